@@ -1,0 +1,242 @@
+"""Journal bytes: the generation's two first blocks, frames, the HEAD hint; encode, scan, classify (store.md Part B).
+
+A journal is one file in 4 KiB blocks. Block 0 is the generation: its random salt, the session's birth, the log it
+continues and how many rows that log holds. Block 1 holds the rows past the log's last whole block. One checksum covers
+both. Frames follow; each carries the salt, its own offset, the number of its first row and how many rows were known
+committed when it was written. A frame follows the one before or begins the next block. The journal ends at the first
+frame that is not whole; ``Scan.attested`` says whether a later whole frame proves that end to be damage.
+
+Pure: bytes in, values out; bytes that are no journal raise Corrupt and nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgpack
+
+from agentsession_cas.core.rows import BLOCK_SIZE, NO_DIGEST, ROW_SIZE, Newest, whole_rows
+from agentsession_cas.errors import Corrupt
+
+__all__ = [
+    "FRAMES_OFFSET",
+    "FRAME_MAX",
+    "HEAD_SIZE",
+    "Frame",
+    "Generation",
+    "HeadHint",
+    "Record",
+    "Scan",
+    "align",
+    "decode_head",
+    "decode_records",
+    "encode_frame",
+    "encode_generation",
+    "encode_head",
+    "record_packer",
+    "scan_journal",
+]
+
+FRAMES_OFFSET: Final = 2 * BLOCK_SIZE
+FRAME_MAX: Final = 1 << 30
+"""The longest payload of a frame, in bytes."""
+
+_MAGIC: Final = b"asjrnl01"
+_GENERATION: Final = struct.Struct("<8s8s16sIQIIII32s")
+_FRAME: Final = struct.Struct("<8sQQQQI")
+_CRC: Final = struct.Struct("<I")
+_FRAME_HEAD: Final = _FRAME.size + _CRC.size
+_HEAD: Final = struct.Struct("<8s8sQI32s")
+_HEAD_MAGIC: Final = b"ashead01"
+HEAD_SIZE: Final = _HEAD.size + _CRC.size
+
+
+class Generation(NamedTuple):
+    """Block 0. ``newest`` is what the ``base`` rows of log number ``log`` have newest.
+
+    ``base_context`` is the context hash at the session's base, zeros when there is none.
+    """
+
+    salt: bytes
+    birth: bytes
+    log: int
+    base: int
+    newest: Newest = Newest()
+    base_context: bytes = NO_DIGEST
+
+
+class Record(NamedTuple):
+    """What one row brings: its 124 bytes, and of an entry the canonical envelope and body (else both empty)."""
+
+    row: bytes
+    envelope: bytes
+    content: bytes
+
+
+class Frame(NamedTuple):
+    """A whole frame: where it lies, the number of its first row, how many rows it has, where its payload lies."""
+
+    offset: int
+    sequence: int
+    rows: int
+    payload_at: int
+    payload_size: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind the frame."""
+        return self.payload_at + self.payload_size
+
+
+class Scan(NamedTuple):
+    """What a journal's bytes say. ``end`` is the offset behind the last whole frame, ``sequence`` the rows up to there.
+
+    ``attested`` is the highest committed row count that a whole frame behind ``end`` names (0: none), ``zero`` whether
+    nothing but zeros lies there.
+    """
+
+    generation: Generation
+    tail: bytes
+    frames: list[Frame]
+    end: int
+    sequence: int
+    attested: int
+    zero: bool
+
+
+class HeadHint(NamedTuple):
+    """HEAD: the generation it speaks of, the rows it saw committed, and the head then (reference, raw digest)."""
+
+    salt: bytes
+    committed: int
+    head: int
+    entry: bytes
+
+
+def align(offset: int) -> int:
+    """The first block boundary at or behind ``offset``."""
+    return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
+
+
+def _tail_size(base: int) -> int:
+    return (base - whole_rows(base)) * ROW_SIZE
+
+
+def encode_generation(generation: Generation, tail: bytes) -> bytes:
+    """Blocks 0 and 1. ``tail`` is the sealed rows from the last whole block of the log up to ``base``."""
+    g = generation
+    head = _GENERATION.pack(_MAGIC, g.salt, g.birth, g.log, g.base, *g.newest, g.base_context)
+    first = head + _CRC.pack(zlib.crc32(tail, zlib.crc32(head)))
+    return first.ljust(BLOCK_SIZE, b"\0") + tail.ljust(BLOCK_SIZE, b"\0")
+
+
+def record_packer() -> Callable[[Sequence[Record]], bytes]:
+    """What makes the payload of a frame out of records; one thread at a time may use it."""
+    pack: Callable[[Sequence[Record]], bytes] = msgpack.Packer(use_bin_type=True).pack
+    return pack
+
+
+def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:
+    """The records of a frame; raises Corrupt when the payload does not hold ``count`` of them."""
+    try:
+        raw = msgpack.unpackb(
+            payload, raw=False, strict_map_key=False, max_bin_len=FRAME_MAX, max_array_len=FRAME_MAX, use_list=False
+        )
+        records = [Record(row, envelope, content) for row, envelope, content in raw]
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise Corrupt("a journal frame holds no records") from error
+    if len(records) != count or not all(isinstance(part, bytes) for record in records for part in record):
+        raise Corrupt("a journal frame holds other records than it says")
+    if any(len(record.row) != ROW_SIZE - 4 for record in records):
+        raise Corrupt("a journal frame holds a row of another size")
+    return records
+
+
+def encode_frame(salt: bytes, offset: int, sequence: int, committed: int, count: int, payload: bytes) -> bytes:
+    """One frame, to be written at ``offset``; ``payload`` is at most FRAME_MAX bytes."""
+    head = _FRAME.pack(salt, offset, sequence, committed, len(payload), count)
+    crc = zlib.crc32(payload, zlib.crc32(head))
+    return b"".join((head, _CRC.pack(crc), payload))
+
+
+def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int) -> Frame | None:
+    """The whole frame that brings row ``sequence``: right behind ``end``, or at the next block."""
+    for offset in (end, align(end)):
+        found = _frame_at(data, offset, salt)
+        if found is not None and found[0].sequence == sequence:
+            return found[0]
+    return None
+
+
+def _frame_at(data: memoryview, offset: int, salt: bytes) -> tuple[Frame, int] | None:
+    """The whole frame at ``offset`` and the committed count it names, or None."""
+    body = offset + _FRAME_HEAD
+    if body > len(data):
+        return None
+    own, at, sequence, committed, size, count = _FRAME.unpack_from(data, offset)
+    if own != salt or at != offset or size > FRAME_MAX or body + size > len(data):
+        return None
+    crc = zlib.crc32(data[body : body + size], zlib.crc32(data[offset : offset + _FRAME.size]))
+    if crc != int.from_bytes(data[offset + _FRAME.size : body], "little"):
+        return None
+    return Frame(offset, sequence, count, body, size), committed
+
+
+def _generation_of(data: memoryview) -> tuple[Generation, bytes]:
+    if len(data) < FRAMES_OFFSET:
+        raise Corrupt("the journal is shorter than its two first blocks")
+    magic, salt, birth, log, base, special, named, continued, flags, context = _GENERATION.unpack_from(data, 0)
+    generation = Generation(salt, birth, log, base, Newest(special, named, continued, flags), context)
+    if magic != _MAGIC:
+        raise Corrupt("the journal does not begin as one")
+    tail = bytes(data[BLOCK_SIZE : BLOCK_SIZE + _tail_size(generation.base)])
+    crc = zlib.crc32(tail, zlib.crc32(data[: _GENERATION.size]))
+    if crc != int.from_bytes(data[_GENERATION.size : _GENERATION.size + 4], "little"):
+        raise Corrupt("the journal's first blocks fail their checksum")
+    return generation, tail
+
+
+def _attested_behind(data: bytes, view: memoryview, end: int, salt: bytes, sequence: int) -> int:
+    """The highest committed count named by a whole frame behind ``end``."""
+    attested = 0
+    at = data.find(salt, end)
+    while at >= 0:
+        found = _frame_at(view, at, salt)
+        if found is not None and found[0].sequence >= sequence:
+            attested = max(attested, found[1])
+        at = data.find(salt, at + 1)
+    return attested
+
+
+def scan_journal(data: bytes) -> Scan:
+    """Read a journal's bytes; raises Corrupt when its two first blocks are not whole."""
+    view = memoryview(data)
+    generation, tail = _generation_of(view)
+    frames: list[Frame] = []
+    end, sequence = FRAMES_OFFSET, generation.base
+    while (frame := _next_frame(view, end, generation.salt, sequence)) is not None:
+        frames.append(frame)
+        end, sequence = frame.end, sequence + frame.rows
+    zero = not data[end:].strip(b"\0")
+    attested = 0 if zero else _attested_behind(data, view, end, generation.salt, sequence)
+    return Scan(generation, tail, frames, end, sequence, attested, zero)
+
+
+def encode_head(hint: HeadHint) -> bytes:
+    """The bytes of HEAD."""
+    body = _HEAD.pack(_HEAD_MAGIC, hint.salt, hint.committed, hint.head, hint.entry)
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def decode_head(data: bytes | None) -> HeadHint | None:
+    """HEAD as values, or None when it is absent, torn, or no HEAD: a hint is never an error."""
+    if data is None or len(data) < HEAD_SIZE:
+        return None
+    magic, *values = _HEAD.unpack_from(data, 0)
+    crc = int.from_bytes(data[_HEAD.size : HEAD_SIZE], "little")
+    if magic != _HEAD_MAGIC or crc != zlib.crc32(data[: _HEAD.size]):
+        return None
+    return HeadHint._make(values)

@@ -1,0 +1,160 @@
+"""Log rows: 128 fixed bytes per own entry, head move, mark or loss (store.md Part B).
+
+Owns the bytes of a row and the numbers in it. A row refers to others by *reference*: 0 the universal root (or none),
+1 the base, n + 2 row n. A row is sealed by a CRC-32 seeded with its log and its number, so that a row of another log,
+or at another place, is never taken for this one. 32 rows fill a block of 4 KiB; none crosses one.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.facts import Code, Flag, Kind
+from agentsession_cas.errors import Corrupt
+
+__all__ = [
+    "BLOCK_SIZE",
+    "NO_DIGEST",
+    "PARENTS_BIT",
+    "REF_BASE",
+    "REF_ELSEWHERE",
+    "REF_ROOT",
+    "ROWS_PER_BLOCK",
+    "ROW_SIZE",
+    "TS_BIT",
+    "Newest",
+    "Row",
+    "RowCode",
+    "decode_row",
+    "encode_row",
+    "log_seed",
+    "ref_to",
+    "row_of_ref",
+    "seal_row",
+    "sealed_ok",
+    "whole_rows",
+]
+
+ROW_SIZE: Final = 128
+BLOCK_SIZE: Final = 4096
+ROWS_PER_BLOCK: Final = BLOCK_SIZE // ROW_SIZE
+NO_DIGEST: Final = bytes(32)
+
+REF_ROOT: Final = 0
+REF_BASE: Final = 1
+REF_ELSEWHERE: Final = 0xFFFFFFFF
+"""A target that is not an own entry and not the base: the body says which."""
+
+PARENTS_BIT: Final = 1 << 14
+"""The envelope has ``parents``: only the envelope itself holds them."""
+TS_BIT: Final = 1 << 15
+"""The time is past what 64 bits of nanoseconds hold: only the envelope itself holds it."""
+
+
+class RowCode(IntEnum):
+    """Codes of rows that are no entry; an entry's row holds its :class:`~agentsession_cas.core.facts.Code`."""
+
+    HEAD = 128
+    MARK = 129
+    LOSS = 130
+
+
+class Row(NamedTuple):
+    """A row as values. ``entry``, ``content``, ``context`` are raw digests; ``parent``, ``head``, ``target`` references.
+
+    Of a row that is no entry, ``parent`` is the reference of the one before it (a chain, 0 ends it), ``kind`` the mark.
+    """
+
+    entry: bytes
+    content: bytes
+    context: bytes
+    parent: int
+    head: int
+    target: int
+    ts: int
+    code: int
+    kind: int
+    flags: int
+    call: int
+
+
+class Newest(NamedTuple):
+    """References (0: none) of the newest row that is no entry, that names the session, that continues it.
+
+    ``flags`` is what any row has of flags.
+    """
+
+    special: int = 0
+    named: int = 0
+    continued: int = 0
+    flags: int = 0
+
+    def with_row(self, number: int, row: Row) -> Newest:
+        """What is newest once row ``number`` is the last one."""
+        if row.code > 127:
+            return self._replace(special=ref_to(number))
+        named = continued = 0
+        if row.code == Code.INFO and row.flags & Flag.NAMED:
+            named = ref_to(number)
+        elif row.code == Code.LINK and row.kind == Kind.CONTINUED_IN:
+            continued = ref_to(number)
+        if not (named or continued or row.flags & ~self.flags):
+            return self
+        return Newest(self.special, named or self.named, continued or self.continued, self.flags | row.flags)
+
+
+_BODY: Final = struct.Struct("<32s32s32sIIIqBBHI")
+_CRC: Final = struct.Struct("<I")
+_NUMBER: Final = struct.Struct("<Q")
+_SEED: Final = struct.Struct("<16sI")
+assert _BODY.size + _CRC.size == ROW_SIZE
+
+
+def ref_to(number: int) -> int:
+    """The reference to row ``number``."""
+    return number + 2
+
+
+def row_of_ref(ref: int) -> int:
+    """The row a reference names, or -1 when it names the root or the base."""
+    return ref - 2 if ref >= 2 else -1
+
+
+def whole_rows(count: int) -> int:
+    """How many of ``count`` rows fill whole blocks: the part of a log that is trusted."""
+    return count - count % ROWS_PER_BLOCK
+
+
+def log_seed(birth: bytes, log: int) -> int:
+    """What seeds the rows of log ``log`` of the session born as ``birth`` (16 bytes)."""
+    return zlib.crc32(_SEED.pack(birth, log))
+
+
+def encode_row(row: Row) -> bytes:
+    """The 124 bytes of a row before its seal; what a journal frame carries."""
+    return _BODY.pack(*row)
+
+
+def decode_row(data: bytes | memoryview, offset: int = 0) -> Row:
+    """The row whose 124 bytes begin at ``offset``; raises Corrupt when they are cut."""
+    try:
+        return Row._make(_BODY.unpack_from(data, offset))
+    except struct.error as error:
+        raise Corrupt("a log row is cut short", where=f"offset {offset}") from error
+
+
+def seal_row(body: bytes, number: int, seed: int) -> bytes:
+    """The 128 bytes that row ``number`` has in a log: ``body`` and its checksum."""
+    return body + _CRC.pack(zlib.crc32(body, zlib.crc32(_NUMBER.pack(number), seed)))
+
+
+def sealed_ok(data: bytes | memoryview, offset: int, number: int, seed: int) -> bool:
+    """Whether the 128 bytes at ``offset`` are row ``number`` of the log that ``seed`` stands for."""
+    end = offset + ROW_SIZE
+    if end > len(data):
+        return False
+    crc = zlib.crc32(data[offset : end - 4], zlib.crc32(_NUMBER.pack(number), seed))
+    return crc == int.from_bytes(data[end - 4 : end], "little")

@@ -1,0 +1,93 @@
+"""Reading members in the form the format describes, and composing bodies without empty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentsession_cas.core.entry import Entry
+from agentsession_cas.errors import BadEntry
+
+__all__ = ["Json", "View", "composed", "integer", "members", "need", "objects", "one_of", "text", "texts"]
+
+Json = dict[str, Any]
+
+
+class View:
+    """An entry read as one of its type. Holds nothing but the entry; never changes it."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+    @property
+    def body(self) -> Json:
+        """Every member of the body, in whatever form. Shared: do not change it."""
+        return self.entry.body
+
+    @property
+    def id(self) -> str:
+        """The entry's id."""
+        return self.entry.id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.entry.id})"
+
+
+def text(body: Mapping[str, Any], name: str) -> str:
+    """A string member, or "" when it is none."""
+    value = body.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def integer(body: Mapping[str, Any], name: str) -> int | None:
+    """A whole-number member, or None when it is none."""
+    value = body.get(name)
+    return value if type(value) is int else None
+
+
+def members(body: Mapping[str, Any], name: str) -> Json | None:
+    """An object member, or None when it is none."""
+    value = body.get(name)
+    return value if isinstance(value, dict) else None
+
+
+def objects(body: Mapping[str, Any], name: str) -> list[Json]:
+    """A member that is a list of objects, or [] when it is none."""
+    value = body.get(name)
+    return value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else []
+
+
+def texts(body: Mapping[str, Any], name: str) -> list[str]:
+    """A member that is a list of strings, or [] when it is none."""
+    value = body.get(name)
+    return value if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
+
+
+def composed(required: Mapping[str, Any], extra: Mapping[str, Any] | None = None, /, **optional: Any) -> Json:
+    """A body of required members and of those optional ones that are neither None nor "".
+
+    ``extra`` holds members the format does not define. Raises BadEntry for one that it does.
+    """
+    body = dict(required)
+    for name in extra or ():
+        if name in body or name in optional:
+            raise BadEntry(f"{name} is a member of the format", where=f"/{name}", next_step="give it by its own name")
+    body.update((name, value) for name, value in optional.items() if value is not None and value != "")
+    body.update(extra or {})
+    return body
+
+
+def need(name: str, value: object) -> str:
+    """A string that may not be empty. Raises BadEntry."""
+    if not isinstance(value, str) or not value:
+        raise BadEntry(f"{name} is a non-empty string, not {value!r:.40}", where=f"/{name}")
+    return value
+
+
+def one_of(name: str, value: str, values: Iterable[str]) -> str:
+    """A string out of a closed set. Raises BadEntry."""
+    if value not in values:
+        raise BadEntry(f"{name} is one of {', '.join(values)}, not {value!r:.40}", where=f"/{name}")
+    return value

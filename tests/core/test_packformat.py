@@ -1,0 +1,304 @@
+"""Pack, idx and frame bytes: round trips, any bytes, and what a flipped bit may do."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from itertools import pairwise
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsession_cas.core import packformat, zframes
+from agentsession_cas.core.packformat import (
+    HEADER_SIZE,
+    TRAILER_SIZE,
+    BlockRef,
+    Packer,
+    Space,
+    Table,
+    check_header,
+    decode_block,
+    decode_trailer,
+    table_size,
+)
+from agentsession_cas.core.packindex import Index, Row, encode_index
+from agentsession_cas.errors import Corrupt
+
+Objects = list[tuple[Space, bytes]]
+
+
+def digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def pack(objects: Objects) -> tuple[bytes, bytes]:
+    """Pack bytes and idx bytes of these objects."""
+    packer = Packer()
+    pieces = [packer.add(space, digest(data), data) for space, data in objects]
+    end = packer.finish()
+    data = b"".join([*pieces, end.tail])
+    assert (end.size, end.name) == (len(data), digest(data))
+    rows = [Row(name, number) for number, name in enumerate(end.digests)]
+    return data, encode_index(end.name, end.size, end.table, rows)
+
+
+def table_of(data: bytes) -> Table:
+    check_header(data[:HEADER_SIZE])
+    trailer = decode_trailer(data[-TRAILER_SIZE:])
+    assert trailer.digest == digest(data[:-TRAILER_SIZE])
+    table = data[len(data) - TRAILER_SIZE - table_size(trailer.blocks) : -TRAILER_SIZE]
+    assert trailer.table_crc == zlib.crc32(table)
+    return Table(table, trailer.blocks)
+
+
+def contents(data: bytes) -> Objects:
+    """Every object of a pack, by its own table."""
+    table = table_of(data)
+    found: Objects = []
+    for number in range(table.blocks):
+        ref = table.block(number)
+        block = decode_block(ref, data[ref.offset : ref.offset + ref.size])
+        assert len(block) == ref.objects
+        found += [(ref.space, block.object(at)) for at in range(ref.first, ref.first + ref.objects)]
+    return found
+
+
+bodies = st.binary(max_size=200) | st.builds(bytes, st.integers(60_000, 70_000))
+objects_lists = st.lists(st.tuples(st.sampled_from(Space), bodies), min_size=1, max_size=40)
+
+
+@given(objects_lists)
+@settings(max_examples=60, deadline=None)
+def test_pack_yields_what_was_put_in(objects: Objects) -> None:
+    data, idx = pack(objects)
+    assert sorted(contents(data)) == sorted(objects)
+    index = Index(idx)
+    table = table_of(data)
+    assert (index.objects, index.pack_name, index.pack_size) == (len(objects), digest(data), len(data))
+    assert bytes(index.table.data) == bytes(table.data)
+    for space, body in objects:
+        found = index.find(space, digest(body))
+        assert found is not None
+        block, number = found
+        ref = table.block(block)
+        held = decode_block(ref, data[ref.offset : ref.offset + ref.size])
+        assert (ref.space, held.object(number)) == (space, body)
+    assert index.find(Space.MEDIA, digest(b"nowhere")) is None
+    assert sorted(row.digest for row in index.rows()) == sorted(digest(body) for _, body in objects)
+    assert [row.number for row in index.rows()] == list(range(len(objects)))
+
+
+def test_one_digest_in_two_spaces() -> None:
+    _, idx = pack([(Space.CONTENTS, b"same"), (Space.MEDIA, b"same"), (Space.MEDIA, b"other")])
+    index = Index(idx)
+    table = index.table
+    for space in (Space.CONTENTS, Space.MEDIA):
+        found = index.find(space, digest(b"same"))
+        assert found is not None
+        assert table.block(found[0]).space is space
+    assert index.find(Space.ENTRIES, digest(b"same")) is None
+    assert index.find(Space.CONTENTS, digest(b"other")) is None
+
+
+def test_neighbours_share_blocks_and_long_objects_do_not() -> None:
+    small = [(Space(k % 2), b"%d" % k * 100) for k in range(2000)]
+    long = (Space.CONTENTS, bytes(100_000))
+    data, _ = pack([*small[:1000], long, *small[1000:]])
+    table = table_of(data)
+    refs = [table.block(number) for number in range(table.blocks)]
+    assert [ref.objects for ref in refs if ref.raw > 90_000] == [1]
+    shared = [ref for ref in refs if ref.raw < 90_000]
+    assert all(ref.raw <= packformat.BLOCK_RAW + 1000 for ref in shared)
+    assert sum(ref.raw >= packformat.BLOCK_RAW for ref in shared) == len(shared) - 2
+    # within a space, objects lie in the order they came
+    for space in (Space.ENTRIES, Space.CONTENTS):
+        lying = [body for found, body in contents(data) if found is space and len(body) < 90_000]
+        assert lying == [body for given_space, body in small if given_space is space]
+    assert table.logical_size() == 100_000 + sum(len(body) for _, body in small)
+
+
+def test_same_objects_same_name() -> None:
+    objects = [(Space.ENTRIES, b"%d" % k) for k in range(100)]
+    assert pack(objects) == pack(objects)
+
+
+def test_idx_finds_each_of_many() -> None:
+    digests = [digest(b"%d" % k) for k in range(5000)]
+    packer = Packer()
+    for k in range(5000):
+        packer.add(Space.ENTRIES, digests[k], b"%d" % k)
+    end = packer.finish()
+    rows = [Row(name, number) for number, name in enumerate(end.digests)]
+    index = Index(encode_index(end.name, end.size, end.table, rows[::-1]))
+    found = [index.find(Space.ENTRIES, name) for name in digests]
+    assert [place[1] for place in found if place is not None] == list(range(5000))
+
+
+def test_digests_that_agree_in_their_first_eight_bytes() -> None:
+    """Nobody can make such objects, so the rows are made up; the idx must not rely on that."""
+    packer = Packer()
+    for k in range(4):
+        packer.add(Space.ENTRIES, bytes(8) + bytes([k]) * 24, b"%d" % k)
+    end = packer.finish()
+    rows = [Row(name, number) for number, name in enumerate(end.digests)]
+    index = Index(encode_index(end.name, end.size, end.table, rows))
+    assert [index.find(Space.ENTRIES, row.digest) for row in rows] == [(0, k) for k in range(4)]
+    assert index.find(Space.ENTRIES, bytes(8) + b"\x09" * 24) is None
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_bit_of_an_idx_is_noticed() -> None:
+    objects = [(Space(k % 3), b"body %d" % k) for k in range(9)]
+    _, idx = pack(objects)
+    for at in range(len(idx)):
+        broken = bytearray(idx)
+        broken[at] ^= 1 << at % 8
+        with pytest.raises(Corrupt):
+            Index(bytes(broken)).test()
+
+
+def test_a_damaged_row_is_not_an_absent_object() -> None:
+    _, idx = pack([(Space.ENTRIES, b"body %d" % k) for k in range(9)])
+    for at in range(len(idx) - 9 * 36, len(idx)):
+        broken = bytearray(idx)
+        broken[at] ^= 0x10
+        index = Index(bytes(broken))
+        for k in range(9):
+            try:
+                assert index.find(Space.ENTRIES, digest(b"body %d" % k)) is not None
+            except Corrupt:
+                continue
+
+
+def test_every_flipped_bit_of_a_block_is_noticed() -> None:
+    data, _ = pack([(Space.ENTRIES, b"body %d" % k) for k in range(9)])
+    ref = table_of(data).block(0)
+    frame = data[ref.offset : ref.offset + ref.size]
+    for at in range(len(frame)):
+        broken = bytearray(frame)
+        broken[at] ^= 1 << at % 8
+        with pytest.raises(Corrupt):
+            decode_block(ref, bytes(broken))
+    with pytest.raises(Corrupt):
+        decode_block(ref, frame[:-1])
+
+
+def test_a_later_version_is_not_guessed_at() -> None:
+    data, idx = pack([(Space.ENTRIES, b"a")])
+    for at in (8, 10):  # version, flags
+        newer = bytearray(data[:HEADER_SIZE])
+        newer[at] += 1
+        with pytest.raises(Corrupt, match="version") as caught:
+            check_header(bytes(newer))
+        assert caught.value.next_step
+        newer = bytearray(idx)
+        newer[at] += 1
+        with pytest.raises(Corrupt, match="version"):
+            Index(bytes(newer))
+
+
+numbers = st.integers(0, 2**32 - 1)
+
+
+@given(st.binary(max_size=400), st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_raise_corrupt_and_nothing_else(data: bytes, blocks: int) -> None:
+    for decode in (check_header, decode_trailer, Index, zframes.expand, zframes.claimed_size):
+        try:
+            decode(data)
+        except Corrupt:
+            continue
+    padded = data.ljust(table_size(blocks), b"\0")[: table_size(blocks)]
+    table = Table(padded, blocks)
+    for number in range(blocks):
+        try:
+            ref = table.block(number)
+            decode_block(ref, data)
+        except Corrupt:
+            continue
+
+
+@given(st.binary(max_size=300), st.lists(numbers, min_size=256, max_size=256), st.integers(0, 2), st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_an_idx_that_lies_under_good_checksums(body: bytes, fan: list[int], blocks: int, objects: int) -> None:
+    """Bytes made by hand, every checksum right: still Corrupt, or answers, and nothing else."""
+    fan = [value % (objects + 1) for value in fan[:255]] + [objects]
+    columns = body.ljust(36 * objects, b"\xff")[: 36 * objects]
+    parts = (columns[: 8 * objects], columns[8 * objects : 32 * objects], columns[32 * objects :])
+    sums = []
+    for low, high in pairwise([0, *fan]):
+        crc = 0
+        for part, width in zip(parts, (8, 24, 4), strict=True):
+            crc = zlib.crc32(part[width * low : width * high], crc)
+        sums.append(crc)
+    table = body[::-1].ljust(table_size(blocks), b"\1")[: table_size(blocks)]
+    header = struct.pack("<8sHHII32sQ", b"aspidx01", 1, 0, blocks, objects, bytes(32), 99)
+    front = table + struct.pack("<512I", *fan, *sums)
+    crc = zlib.crc32(front, zlib.crc32(header))
+    try:
+        index = Index(header + struct.pack("<I", crc) + front + columns)
+        index.find(Space.ENTRIES, body.ljust(32, b"\xff")[:32])
+        for row in index.rows():
+            index.find(Space.ENTRIES, row.digest)
+    except Corrupt:
+        return
+
+
+@given(st.binary(max_size=200), st.lists(numbers, max_size=6), numbers)
+@settings(max_examples=200, deadline=None)
+def test_a_block_that_lies_under_a_good_checksum(tail: bytes, lengths: list[int], objects: int) -> None:
+    raw = struct.pack(f"<{len(lengths)}I", *lengths) + tail
+    frame = zframes.compress(raw)
+    for count in (len(lengths), objects % (len(raw) // 4 + 1)):
+        ref = BlockRef(16, len(frame), len(raw), zlib.crc32(frame), 0, count, Space.ENTRIES)
+        try:
+            block = decode_block(ref, frame)
+        except Corrupt:
+            continue
+        assert sum(len(block.object(at)) for at in range(count)) == len(raw) - 4 * count
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=5000))
+@settings(max_examples=100, deadline=None)
+def test_frames_round_trip(data: bytes) -> None:
+    frame = zframes.compress(data)
+    assert zframes.expand(frame) == data
+    assert zframes.claimed_size(frame[: zframes.FRAME_HEAD_MAX]) == len(data)
+
+
+@pytest.mark.parametrize("data", [bytes(3 << 20), os.urandom(3 << 20)], ids=["zeros", "noise"])
+def test_long_frames(data: bytes) -> None:
+    frame = zframes.compress(data)
+    assert zframes.expand(frame) == data
+    for broken in (frame[:-1], frame[: len(frame) // 2], frame + b"\0", frame + frame):
+        with pytest.raises(Corrupt):
+            zframes.expand(broken)
+
+
+@pytest.mark.parametrize("claim", [2**33, 2**62])
+def test_a_frame_that_claims_to_be_huge_allocates_nothing(claim: int) -> None:
+    head = b"\x28\xb5\x2f\xfd" + bytes([0b11_0_0_0_0_00]) + bytes([0x38]) + claim.to_bytes(8, "little")
+    frame = head + (1 | 3 << 3).to_bytes(3, "little") + b"abc"  # one raw last block of three bytes
+    assert zframes.claimed_size(frame) == claim
+    with pytest.raises(Corrupt):
+        zframes.expand(frame)
+
+
+def test_frames_not_ours() -> None:
+    without_size = zstandard.ZstdCompressor(write_content_size=False).compress(b"abc")
+    with pytest.raises(Corrupt):
+        zframes.expand(without_size)
+    with pytest.raises(Corrupt):
+        zframes.expand_sized(zframes.compress(b"abc"), 4)
+    with pytest.raises(Corrupt):
+        zframes.expand(zframes.compress(b"abc") + b"x")
