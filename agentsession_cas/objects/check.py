@@ -1,0 +1,189 @@
+"""Reading everything an object database holds and saying what is wrong: the objects' part of fsck (store.md A12).
+
+Owns the codes of these findings. Each pack is judged by its bytes alone, then its idx by the pack. Damage in one file
+hides nothing of another. Must not: repair, or judge what objects mean and who needs them.
+
+| code | severity | |
+|---|---|---|
+| corrupt_object | error | a loose object that is no whole zstd frame |
+| misnamed_object | error | a loose object whose bytes hash to another name |
+| corrupt_pack | error | a pack that does not hash to its name, or whose table is lost |
+| corrupt_block | error | an object (or, with no idx to name them, a block of objects) of a pack that cannot be read |
+| unreadable_file | error | the system refuses to read it |
+| corrupt_idx, idx_mismatch | warning | an idx that is damaged, or disagrees with its pack; reads rebuild it |
+| missing_idx | note | a pack without idx; reads rebuild it |
+| bare_idx, stray_file | note | an idx without its pack; a file that does not belong |
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from agentsession_cas.core.packformat import Space, Table
+from agentsession_cas.core.packindex import Index
+from agentsession_cas.core.zframes import expand
+from agentsession_cas.effects.host import Fs
+from agentsession_cas.errors import Corrupt, DiskError, NoFile
+from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.packs import Pack, Packs, PackScan, is_pack_file, scan_pack
+
+__all__ = ["Finding", "check_objects"]
+
+Severity = Literal["error", "warning", "note"]
+
+PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong: a stable code, how bad it is, the path, what exactly, and of what object if it is known."""
+
+    code: str
+    severity: Severity
+    path: str
+    detail: str
+    space: Space | None = None
+    digest: bytes | None = None
+
+
+def check_objects(fs: Fs, objects_dir: str, loose: Loose, packs: Packs) -> Iterator[Finding]:
+    """All findings; every byte is read. What appears or goes meanwhile is no finding."""
+    known = {*loose.spaces.values(), packs.directory}
+    for name in fs.listdir(objects_dir):
+        if f"{objects_dir}/{name}" not in known:
+            yield Finding("stray_file", "note", f"{objects_dir}/{name}", "does not belong among the objects")
+    for space in loose.spaces:
+        yield from _check_space(fs, loose, space)
+    yield from _check_names(fs, packs)
+    packs.relist()
+    for pack in packs.listed.values():
+        yield from _check_pack(fs, pack)
+
+
+# --- loose objects ---------------------------------------------------------------------------------------------------
+
+
+def _check_space(fs: Fs, loose: Loose, space: Space) -> Iterator[Finding]:
+    for path, digest in loose.walk(space):
+        if digest is None:
+            yield Finding("stray_file", "note", path, "no object has this name")
+            continue
+        try:
+            frame = fs.read(path)
+            data = b"" if frame is None else expand(frame)
+        except Corrupt as error:
+            yield Finding("corrupt_object", "error", path, error.what, space, digest)
+            continue
+        except DiskError as error:
+            yield Finding("unreadable_file", "error", path, error.what, space, digest)
+            continue
+        found = hashlib.sha256(data)
+        if frame is not None and found.digest() != digest:
+            detail = f"its bytes hash to sha256:{found.hexdigest()}"
+            yield Finding("misnamed_object", "error", path, detail, space, digest)
+
+
+# --- packs -----------------------------------------------------------------------------------------------------------
+
+
+def _check_names(fs: Fs, packs: Packs) -> Iterator[Finding]:
+    names = set(fs.listdir(packs.directory))
+    for name in sorted(names):
+        stem, _, ending = name.rpartition(".")
+        path = f"{packs.directory}/{name}"
+        if ending == "idx" and is_pack_file(f"{stem}.pack"):
+            if f"{stem}.pack" not in names:
+                yield Finding("bare_idx", "note", path, "its pack is not there")
+        elif not is_pack_file(name):
+            yield Finding("stray_file", "note", path, "neither a pack nor an idx")
+
+
+def _check_pack(fs: Fs, pack: Pack) -> Iterator[Finding]:
+    try:
+        whole = _check_whole(fs, pack)
+        own, lost = _scan(fs, pack, None)
+        index, bad_idx = _read_idx(pack)
+        scan = own or (_scan(fs, pack, index.table)[0] if index is not None else None)
+    except NoFile:
+        return  # repacked meanwhile
+    if whole is not None:
+        yield whole
+    elif own is None:
+        yield Finding("corrupt_pack", "error", pack.path, lost)
+    if bad_idx is not None:
+        yield bad_idx
+    if own is not None and index is not None and not _agree(own, index):
+        yield Finding("idx_mismatch", "warning", pack.idx_path, "disagrees with its pack")
+        index = None  # it names nothing rightly
+    if scan is not None:
+        yield from _lost_objects(pack, scan, index)
+
+
+def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
+    """Whether the pack's bytes hash to its name. Raises NoFile."""
+    found = hashlib.sha256()
+    try:
+        file = fs.open(pack.path)
+        try:
+            for offset in range(0, file.size(), PIECE):
+                found.update(file.pread(PIECE, offset))
+        finally:
+            file.close()
+    except NoFile:
+        raise
+    except DiskError as error:
+        return Finding("unreadable_file", "error", pack.path, error.what)
+    if found.digest() == pack.name:
+        return None
+    return Finding("corrupt_pack", "error", pack.path, f"its bytes hash to sha256:{found.hexdigest()}")
+
+
+def _scan(fs: Fs, pack: Pack, table: Table | None) -> tuple[PackScan | None, str]:
+    """What the pack says by its own or another table, or why it says nothing. Raises NoFile."""
+    try:
+        return scan_pack(fs, pack.path, table), ""
+    except NoFile:
+        raise
+    except (Corrupt, DiskError) as error:
+        return None, error.what
+
+
+def _read_idx(pack: Pack) -> tuple[Index | None, Finding | None]:
+    try:
+        _, index = pack.load_idx()
+        index.test()
+    except NoFile:
+        return None, Finding("missing_idx", "note", pack.idx_path, "the pack has no idx")
+    except Corrupt as error:
+        return None, Finding("corrupt_idx", "warning", pack.idx_path, error.what)
+    except DiskError as error:
+        return None, Finding("unreadable_file", "error", pack.idx_path, error.what)
+    return index, None
+
+
+def _agree(scan: PackScan, index: Index) -> bool:
+    if index.table.data != scan.table.data or index.pack_size != scan.size:
+        return False
+    try:
+        readable = {row for row in index.rows() if scan.table.block_of(row.number) not in scan.bad}
+    except Corrupt:
+        return False
+    return readable == set(scan.rows)
+
+
+def _lost_objects(pack: Pack, scan: PackScan, index: Index | None) -> Iterator[Finding]:
+    """One finding for each object of a block that cannot be read; for the block when no idx names them."""
+    named: dict[int, list[bytes]] = {}
+    if index is not None and scan.bad:
+        for row in index.rows():
+            named.setdefault(index.table.block_of(row.number), []).append(row.digest)
+    for number, why in scan.bad.items():
+        detail = f"block {number}: {why}"
+        for digest in named.get(number, ()):
+            space = Space(scan.table.space_of(number))
+            yield Finding("corrupt_block", "error", pack.path, detail, space, digest)
+        if number not in named:
+            yield Finding("corrupt_block", "error", pack.path, detail)

@@ -1,0 +1,197 @@
+"""The object database: canonical bytes under their SHA-256, in loose files and packs (store.md A1 and Part B).
+
+Composes loose objects, packs and the publisher into what other parts use. Invariants: what is returned hashes to its
+name, on every read; an object is called absent only after the packs were listed once more, for a repack may have moved
+it, and never while a pack that may hold it cannot be read. Must not: interpret objects, decide what is retained, or
+take the store lock (the caller of ``publish`` holds it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.effects.host import Host
+from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
+from agentsession_cas.objects.check import Finding, check_objects
+from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.packs import Pack, Packs
+from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
+
+__all__ = ["Location", "ObjectDatabase", "ObjectStats"]
+
+
+class Location(NamedTuple):
+    """Where a copy of an object lies: the file, and of a pack the block (None in a loose file)."""
+
+    space: Space
+    digest: bytes
+    path: str
+    block: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStats:
+    """Counts and bytes. An object with two copies counts twice. Idx files count among ``pack_bytes``.
+
+    ``logical_bytes`` are those of all copies as they are served.
+    """
+
+    loose: int
+    loose_bytes: int
+    packed: int
+    packs: int
+    pack_bytes: int
+    logical_bytes: int
+
+
+class ObjectDatabase:
+    """The objects of the store at ``root``, whose directories ``Layout.create`` made. Safe for threads.
+
+    Digests are raw SHA-256, 32 bytes. A context manager; closing it closes nothing on disk.
+    """
+
+    def __init__(self, host: Host, root: str) -> None:
+        self._fs = host.fs
+        self._dir = f"{root}/objects"
+        self._loose = Loose(host.fs, self._dir)
+        self._packs = Packs(host.fs, f"{self._dir}/pack")
+        self._publisher = Publisher(host, f"{root}/tmp", self._loose, self._packs)
+        self._closed = False
+
+    def get(self, space: Space, digest: bytes) -> bytes:
+        """The object's bytes, hashed again on every read (store.md A1).
+
+        Raises NoObject when it is absent; Corrupt or DiskError when no copy of it can be read.
+        """
+        self._use()
+        while True:
+            listed = self._packs.listed
+            errors: list[AgentSessionError] = []
+            data = self._packs.get(space, digest, errors)
+            if data is None:
+                data = self._get_loose(space, digest, errors)
+            if data is not None:
+                return data
+            self._packs.relist()
+            if self._packs.listed is listed:
+                break
+        if errors:
+            raise errors[0]
+        raise NoObject(f"no {space.name.lower()} object sha256:{digest.hex()}", where=self._dir)
+
+    def holds(self, space: Space, digest: bytes) -> bool:
+        """Whether a good copy is there, which means read and hashed. Raises DiskError when that cannot be told."""
+        try:
+            self.get(space, digest)
+        except (NoObject, Corrupt):
+            return False
+        return True
+
+    def publish(
+        self, objects: Sequence[tuple[Space, bytes, bytes]], *, loose_below: int = LOOSE_BELOW
+    ) -> Published:
+        """Store what is lacking of ``objects`` (space, digest, bytes); all of them are durable on return.
+
+        Fewer than ``loose_below`` lacking ones go out loose, more as one pack and its idx; objects past ``PACKED_MAX``
+        bytes lie loose always. A copy whose bytes are wrong is replaced by the ones given. Hold the store lock shared
+        around this (architecture §3). Raises Corrupt when bytes given do not hash to their digest, before anything is
+        written; DiskError, DiskFull and their like with nothing half-visible: what was put in place is whole.
+        """
+        self._use()
+        return self._publisher.publish(objects, loose_below)
+
+    def forget(self) -> None:
+        """Trust nothing seen so far to be durable: call it when the sweep epoch has moved."""
+        self._publisher.forget()
+
+    def iterate(self, space: Space | None = None) -> Iterator[Location]:
+        """Every copy of every object, of one space or (None) of all three: loose ones by digest, packs as they lie.
+
+        Nothing is verified. An object moved meanwhile may come twice and is never missed. Raises Corrupt or DiskError
+        at the end, when all else was given, if a pack cannot be listed or some of its blocks cannot be read.
+        """
+        self._use()
+        for wanted in Space if space is None else (space,):
+            for digest, path in self._loose.files(wanted):
+                yield Location(wanted, digest, path, None)
+        error: AgentSessionError | None = None
+        for pack in self._every_pack():
+            try:
+                for found, digest, block in pack.locations():
+                    if space is None or found is space:
+                        yield Location(found, digest, pack.path, block)
+            except NoFile:
+                continue
+            except (Corrupt, DiskError) as failed:
+                error = error or failed
+            if pack.gap:
+                error = error or Corrupt(pack.gap, where=pack.path, next_step="run fsck")
+        if error is not None:
+            raise error
+
+    def check(self) -> Iterator[Finding]:
+        """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``."""
+        self._use()
+        return check_objects(self._fs, self._dir, self._loose, self._packs)
+
+    def stats(self) -> ObjectStats:
+        """Counts and bytes. Lists every loose object and opens each; a pack that cannot be read counts as a file."""
+        self._use()
+        loose = loose_bytes = packed = packs = pack_bytes = logical = 0
+        for space in Space:
+            for digest, _ in self._loose.files(space):
+                size, expanded = self._loose.sizes(space, digest)
+                loose += 1
+                loose_bytes += size
+                logical += expanded
+        self._packs.relist()
+        for pack in self._packs.listed.values():
+            packs += 1
+            pack_bytes += sum(found.size for path in (pack.path, pack.idx_path) if (found := self._fs.stat(path)))
+            try:
+                index = pack.index()
+            except (Corrupt, DiskError):
+                continue
+            packed += index.objects
+            logical += index.table.logical_size()
+        return ObjectStats(loose, loose_bytes, packed, packs, pack_bytes, logical)
+
+    def close(self) -> None:
+        """Let go of everything held; again is a no-op. Later calls raise Closed."""
+        self._closed = True
+        self._packs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _use(self) -> None:
+        if self._closed:
+            raise Closed("the object database is closed", where=self._dir)
+
+    def _get_loose(self, space: Space, digest: bytes, errors: list[AgentSessionError]) -> bytes | None:
+        try:
+            return self._loose.get(space, digest)
+        except (Corrupt, DiskError) as error:
+            errors.append(error)
+            return None
+
+    def _every_pack(self) -> Iterator[Pack]:
+        """Each pack once, until a listing shows no other."""
+        seen: set[str] = set()
+        while True:
+            self._packs.relist()
+            new = [pack for stem, pack in self._packs.listed.items() if stem not in seen]
+            if not new:
+                return
+            for pack in new:
+                seen.add(pack.stem)
+                yield pack
