@@ -1,0 +1,1 @@
+"""Sessions that travel: as files, and between stores."""

@@ -1,0 +1,107 @@
+"""The session a harness holds open: the tree of ``core``, with appends that land in the store (cli.md, The library)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from agentsession_cas.core.accept import Result
+from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.request import record_response_bodies
+from agentsession_cas.core.timestamps import ts_from_ns
+from agentsession_cas.core.tree import Appendable, Session
+from agentsession_cas.sessions.services import Services
+from agentsession_cas.sessions.writer import Writer
+
+__all__ = ["SessionWriter"]
+
+
+class SessionWriter(Session):
+    """A session held for writing. Leaving its context commits and releases. Threads may share it.
+
+    Everything :class:`~agentsession_cas.core.tree.Session` reads is here too; ``leaf`` is the session's head.
+    """
+
+    def __init__(self, services: Services, writer: Writer) -> None:
+        super().__init__(
+            writer.header,
+            writer.source,
+            leaf=writer.head,
+            clock=lambda: ts_from_ns(services.host.clock.now_ns()),
+            elsewhere=services.elsewhere,
+        )
+        self._writer = writer
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether the session is a mirror, which takes no local append."""
+        return self._writer.is_mirror
+
+    def append(self, entry: Appendable, durable: bool | None = None) -> Result:
+        """Append one entry (store.md A3). ``durable`` None follows the sync policy (A5); a refusal changes nothing.
+
+        Raises what :func:`~agentsession_cas.core.accept.prepare` does, NoRaise, MirrorError, Closed, WriterPoisoned,
+        and DiskError when the disk refuses.
+        """
+        prepared, committed = self._writer.append_batch((Draft.of(entry),), durable)
+        self._follow()
+        return Result.of(prepared[0], durable=committed)
+
+    def append_batch(self, entries: Iterable[Appendable], durable: bool | None = None) -> list[Result]:
+        """Append entries that land whole or not at all, each seeing those before it (store.md A3)."""
+        prepared, committed = self._writer.append_batch([Draft.of(entry) for entry in entries], durable)
+        self._follow()
+        return [Result.of(each, durable=committed) for each in prepared]
+
+    def record_response(
+        self,
+        request: Mapping[str, Any],
+        response: Mapping[str, Any],
+        *,
+        latency_ms: int | None = None,
+        durable: bool | None = None,
+    ) -> list[Result]:
+        """Append what a model call gave: its output items, then the response entry, as one batch (openresponses.md §2).
+
+        ``request`` is the request as it was sent, so that its hash proves it; the last result is the response entry's.
+        """
+        bodies = record_response_bodies(request, response, latency_ms)
+        return self.append_batch([Draft(type_, body) for type_, body in bodies], durable)
+
+    def set_head(self, expected: str, to: str, *, durable: bool = False) -> bool:
+        """Compare and swap the head (store.md A4); "" is the universal root. Returns whether the move is durable.
+
+        Raises HeadMoved, with the head held, first; then NoEntry, HeadTarget, MirrorError.
+        """
+        done = self._writer.set_head(expected, to, durable)
+        self._follow()
+        return done
+
+    def branch(self, entry_id: str) -> None:
+        """Move the head to an entry, so that the next append continues from there."""
+        position = self.position(entry_id)
+        self.set_head(self.leaf, self.source.entry_id(position) if position >= 0 else "")
+
+    def commit(self) -> None:
+        """Make everything accepted so far survive a crash: at most one sync (store.md A5)."""
+        self._writer.commit()
+
+    def checkpoint(self) -> bool:
+        """Publish what lies in the journal as objects and log rows; False when maintenance holds the store."""
+        return self._writer.checkpoint()
+
+    def close(self) -> None:
+        """Commit and release; again is a no-op."""
+        self._writer.close()
+
+    def _follow(self) -> None:
+        self.header, self.leaf = self._writer.header, self._writer.head
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

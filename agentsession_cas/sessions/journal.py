@@ -1,0 +1,218 @@
+"""The journal as its one writer holds it: appended to, synced, replaced by the next generation.
+
+Invariants (architecture §3): an append is one write; a commit is one sync and covers what lay before it began; a block
+that holds acknowledged bytes is never written again; HEAD is written only after the sync it tells of, and its failure
+fails nothing; a failed sync, or any failure once a write has begun that is not a full disk, poisons the journal. A
+generation is a new file, named over the old one only when it is whole and synced. Knows nothing of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agentsession_cas.core.framing import (
+    FRAME_MAX,
+    FRAMES_OFFSET,
+    Generation,
+    HeadHint,
+    Record,
+    align,
+    encode_frame,
+    encode_generation,
+    encode_head,
+    record_packer,
+)
+from agentsession_cas.effects.host import Fs, OpenFile
+from agentsession_cas.errors import AgentSessionError, DiskError, DiskFull, LimitExceeded, WriterPoisoned
+
+__all__ = ["HEAD_NAME", "JOURNAL_NAME", "STEP_MIN", "Journal", "clear_leftovers", "generation_bytes", "log_name"]
+
+JOURNAL_NAME: Final = "journal"
+HEAD_NAME: Final = "HEAD"
+_NEXT: Final = "journal.next-"
+STEP_MIN: Final = 16 * 1024
+STEP_MAX: Final = 256 * 1024
+
+
+def log_name(log: int) -> str:
+    """The file name of log number ``log``."""
+    return f"log-{log}"
+
+
+def clear_leftovers(fs: Fs, directory: str) -> None:
+    """Remove generations that a crash left without their name. Needs the writer's lock."""
+    for name in fs.listdir(directory):
+        if name.startswith(_NEXT):
+            fs.unlink(f"{directory}/{name}")
+
+
+def _payload(pack: Callable[[Sequence[Record]], bytes], records: Sequence[Record]) -> bytes:
+    payload = pack(records)
+    if len(payload) > FRAME_MAX:
+        raise LimitExceeded(
+            f"an append of {len(payload)} bytes is past the {FRAME_MAX} that a journal frame holds",
+            next_step="append it in smaller batches",
+        )
+    return payload
+
+
+def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> tuple[bytes, int, int]:
+    """A whole generation: (bytes padded with zeros, offset behind its last frame, its row count).
+
+    Each group becomes one frame, so that what was accepted together stays together.
+    """
+    pack = record_packer()
+    parts = [encode_generation(generation, tail)]
+    end, sequence = FRAMES_OFFSET, generation.base
+    for group in groups:
+        frame = encode_frame(generation.salt, end, sequence, sequence, len(group), _payload(pack, group))
+        parts.append(frame)
+        end, sequence = end + len(frame), sequence + len(group)
+    size = align(end) + STEP_MIN
+    parts.append(bytes(size - end))
+    return b"".join(parts), end, sequence
+
+
+class Journal:
+    """One open generation. Not thread-safe for appends: the writer's mutex guards all but :meth:`sync`."""
+
+    def __init__(self, fs: Fs, directory: str, generation: Generation, file: OpenFile, end: int, sequence: int) -> None:
+        """Go on in ``file`` behind ``end``; everything before it is committed."""
+        self._fs = fs
+        self._directory = directory
+        self._file = file
+        self._size = file.size()
+        self._step = STEP_MIN
+        self._pack = record_packer()
+        self._hint: OpenFile | None = None
+        self._poison: str = ""
+        self._junk = 0
+        self.generation = generation
+        self.end = end
+        self._sealed = end
+        self.sequence = sequence
+        self.committed = sequence
+
+    @property
+    def size(self) -> int:
+        """Bytes of frames in this generation."""
+        return self.end - FRAMES_OFFSET
+
+    @property
+    def poisoned(self) -> bool:
+        """Whether a failure left this journal unusable until the session is reopened."""
+        return bool(self._poison)
+
+    def require_sound(self) -> None:
+        """Raise WriterPoisoned after a failed sync or a broken write (store.md A5)."""
+        if self._poison:
+            raise WriterPoisoned(
+                f"an earlier failure left this writer unusable: {self._poison}",
+                where=self._directory,
+                next_step="close the session and open it again",
+            )
+
+    def poison(self, why: BaseException) -> None:
+        """Refuse everything from now on."""
+        self._poison = self._poison or f"{type(why).__name__}: {why}"
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Accept ``records`` as one frame: one write. A full disk refuses it and changes nothing."""
+        self.require_sound()
+        payload = _payload(self._pack, records)
+        start = align(self.end) if self._sealed == self.end else self.end
+        frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, len(records), payload)
+        end, size = start + len(frame), self._size
+        if max(end, self._junk) > size:
+            size = align(max(end, self._junk)) + self._step
+        if size != self._size or self._junk:
+            frame += bytes(size - end)
+        try:
+            self._file.pwrite(frame, start)
+        except DiskFull:
+            self._junk = max(self._junk, start + len(frame))  # zeroed by the next append: no torn tail stays behind
+            raise
+        except BaseException as error:
+            self.poison(error)
+            raise
+        if size != self._size:
+            self._size, self._step = size, min(self._step * 2, STEP_MAX)
+        self._junk = 0
+        self.end, self.sequence = end, self.sequence + len(records)
+
+    def seal(self) -> int:
+        """Note the rows a sync that begins now will cover; what is appended from here on starts in the next block."""
+        self.require_sound()
+        self._sealed = self.end
+        return self.sequence
+
+    def sync(self) -> None:
+        """One fdatasync; may run while others append. Call :meth:`seal` before, :meth:`settle` after."""
+        try:
+            self._file.sync()
+        except BaseException as error:
+            self.poison(error)
+            raise
+
+    def settle(self, sequence: int) -> None:
+        """Count ``sequence`` rows as committed."""
+        self.committed = max(self.committed, sequence)
+
+    def witness(self, head: int, entry: bytes) -> None:
+        """Overwrite HEAD: a hint, never synced, whose failure fails nothing."""
+        data = encode_head(HeadHint(self.generation.salt, self.committed, head, entry))
+        try:
+            if self._hint is None:
+                path = f"{self._directory}/{HEAD_NAME}"
+                known = self._fs.stat(path) is not None
+                self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
+            self._hint.pwrite(data, 0)
+        except DiskError:
+            return
+
+    def replace(self, generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> None:
+        """Make the next generation the session's journal; all its rows are committed on return.
+
+        A failure before the rename leaves this generation going on; one from the rename on poisons.
+        """
+        self.require_sound()
+        data, end, sequence = generation_bytes(generation, tail, groups)
+        file, path = self._stage(generation, data)
+        try:
+            self._fs.rename(path, f"{self._directory}/{JOURNAL_NAME}")
+            self._fs.sync_dir(self._directory)
+        except BaseException as error:
+            self.poison(error)
+            file.close()
+            raise
+        self._file.close()
+        self._file, self._size, self._step = file, len(data), STEP_MIN
+        self.generation, self.end, self._sealed = generation, end, end
+        self.sequence = self.committed = sequence
+
+    def _stage(self, generation: Generation, data: bytes) -> tuple[OpenFile, str]:
+        path = f"{self._directory}/{_NEXT}{generation.salt.hex()}"
+        file = self._fs.create(path)
+        try:
+            file.pwrite(data, 0)
+            file.sync()
+        except BaseException:
+            file.close()
+            self._discard(path)
+            raise
+        return file, path
+
+    def _discard(self, path: str) -> None:
+        """Best effort: what stays is cleared by the next open to write."""
+        try:
+            self._fs.unlink(path)
+        except AgentSessionError:
+            return
+
+    def close(self) -> None:
+        """Close the files; commits nothing."""
+        self._file.close()
+        if self._hint is not None:
+            self._hint.close()
+            self._hint = None

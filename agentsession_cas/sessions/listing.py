@@ -1,0 +1,121 @@
+"""What a listing says of a session without reading its entries: header, name, head, counts (store.md A2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.header import Header
+from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
+from agentsession_cas.effects.host import Fs
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
+from agentsession_cas.sessions.opening import HEADER_NAME, Snapshot
+from agentsession_cas.sessions.services import Mark
+from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.writer import mark_of
+
+__all__ = ["Filter", "Summary", "summarise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A session in a listing.
+
+    ``head`` is an entry id or "", ``entries`` counts own entries, ``size`` is the bytes of the session's own files,
+    ``modified`` a canonical time, ``superseded_by`` a session id or "", ``mark`` is ``record`` or ``mirror``.
+    """
+
+    header: Header
+    name: str
+    head: str
+    entries: int
+    superseded_by: str
+    size: int
+    modified: str
+    mark: str
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.header.id
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a listing keeps (store.md A2); a field left at its default filters nothing.
+
+    ``after`` and ``before`` bound ``created_at``, exclusive; ``extra`` compares header members by canonical JSON.
+    """
+
+    cwd: str = ""
+    parent: str = ""
+    harness: str = ""
+    top_level: bool = False
+    current: bool = False
+    after: str | datetime = ""
+    before: str | datetime = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def keeps_header(self, header: Header) -> bool:
+        """Whether a header passes; costs no look at the entries."""
+        harness = header.harness
+        if self.cwd and header.cwd != self.cwd:
+            return False
+        if self.parent and header.parent_session != self.parent:
+            return False
+        if self.harness and (harness is None or harness.name != self.harness):
+            return False
+        if self.top_level and header.spawned_by:
+            return False
+        return self._in_time(header) and self._has_extra(header)
+
+    def keeps(self, summary: Summary) -> bool:
+        """Whether a summary passes what the header alone cannot say."""
+        return not (self.current and summary.superseded_by)
+
+    def _in_time(self, header: Header) -> bool:
+        if not self.after and not self.before:
+            return True
+        created = ts_to_ns(canonical_ts(header.created_at))
+        if self.after and created <= ts_to_ns(canonical_ts(self.after)):
+            return False
+        return not self.before or created < ts_to_ns(canonical_ts(self.before))
+
+    def _has_extra(self, header: Header) -> bool:
+        members = header.members()
+        return all(
+            name in members and canonical(members[name]) == canonical(value) for name, value in self.extra.items()
+        )
+
+
+def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:
+    """The summary of a session that was read; loads the two bodies it needs and no more."""
+    header, source, _, state = snapshot
+    table, generation = source.table, state.scan.generation
+    newest = generation.newest
+    for number in range(table.base, len(table)):
+        newest = newest.with_row(number, table.row(number))
+    files = (HEADER_NAME, HEAD_NAME, log_name(generation.log))
+    sizes = [found.size for name in files if (found := fs.stat(f"{directory}/{name}")) is not None]
+    journal = fs.stat(f"{directory}/{JOURNAL_NAME}")
+    return Summary(
+        header,
+        _text(source, newest.named, "name"),
+        source.id_of_ref(table.row(len(table) - 1).head) if len(table) else header.base,
+        table.entries,
+        _text(source, newest.continued, "session"),
+        sum(sizes) + (journal.size if journal is not None else 0),
+        ts_from_ns(journal.mtime_ns) if journal is not None else header.created_at,
+        "mirror" if mark_of(table) == Mark.MIRROR else "record",
+    )
+
+
+def _text(source: RowSource, ref: int, member: str) -> str:
+    """A string member of the entry a reference names, "" for none."""
+    if not ref:
+        return ""
+    value = source.entry(source.position_of_ref(ref)).body.get(member)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,246 @@
+"""The log: a session's rows as one file, read in pieces, and the table of all rows, the journal's among them.
+
+Only the whole blocks below the journal's base are trusted: rows past them lie in the journal itself, and what the file
+holds there is scratch of a checkpoint. A piece is verified row by row when it is first read; a row that fails is
+Damaged, with its place. Reading never maps the file: in a mapping a bad sector would kill the process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.framing import Generation, Record
+from agentsession_cas.core.rows import (
+    ROW_SIZE,
+    Row,
+    decode_row,
+    log_seed,
+    row_of_ref,
+    seal_row,
+    sealed_ok,
+    whole_rows,
+)
+from agentsession_cas.effects.host import Fs, OpenFile
+from agentsession_cas.errors import Closed, Damaged, NoFile
+from agentsession_cas.sessions.journal import log_name
+
+__all__ = ["PIECE_ROWS", "RowTable", "open_log", "write_rows"]
+
+PIECE_ROWS: Final = 512
+"""Rows of a piece: 64 KiB."""
+_PIECES_MAX: Final = 128
+
+
+def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
+    """The log that a generation continues, or None when it has no whole block; Damaged when it is absent or short."""
+    needed = whole_rows(generation.base) * ROW_SIZE
+    if not needed:
+        return None
+    path = f"{directory}/{log_name(generation.log)}"
+    try:
+        file = fs.open(path)
+    except NoFile as error:
+        raise Damaged("the log is absent", where=path, next_step="repair the session") from error
+    size = file.size()
+    if size < needed:
+        file.close()
+        raise Damaged(
+            f"the log is cut short: {needed} bytes are trusted, {size} are there",
+            where=path,
+            next_step="repair the session",
+        )
+    return file
+
+
+def write_rows(fs: Fs, directory: str, generation: Generation, tail: bytes, bodies: Sequence[bytes]) -> bytes:
+    """Write rows ``bodies`` (124 bytes each) behind those of ``generation``, durably; returns the new tail.
+
+    ``tail`` is the generation's own. The file is written from its last whole block on, never inside one.
+    """
+    base, whole = generation.base, whole_rows(generation.base)
+    seed = log_seed(generation.birth, generation.log)
+    rows = tail + b"".join(seal_row(body, base + at, seed) for at, body in enumerate(bodies))
+    path = f"{directory}/{log_name(generation.log)}"
+    fresh = fs.stat(path) is None
+    file = fs.create(path) if fresh else fs.open(path, write=True)
+    try:
+        if not whole:
+            fs.sync_dir(directory)
+        file.pwrite(rows, whole * ROW_SIZE)
+        file.sync()
+    finally:
+        file.close()
+    return rows[(whole_rows(base + len(bodies)) - whole) * ROW_SIZE :]
+
+
+class _View(NamedTuple):
+    """One moment of a table: rows below ``whole`` are the log's, below ``base`` the tail's, the others pending."""
+
+    base: int
+    whole: int
+    tail: bytes
+    log: OpenFile | None
+    pending: list[Record]
+
+
+class RowTable:
+    """Rows 0..len-1 of a session: the log's, the tail's in the journal, then those of the journal's frames.
+
+    One thread changes it, others may read: every read is of one view, and a view's rows never change their place.
+    """
+
+    def __init__(self, generation: Generation, tail: bytes, log: OpenFile | None) -> None:
+        self._seed = log_seed(generation.birth, generation.log)
+        self._view = _View(generation.base, whole_rows(generation.base), tail, log, [])
+        self._pieces: dict[int, bytes] = {}
+        self._last_special = generation.newest.special
+        self._specials: list[int] | None = None
+
+    def __len__(self) -> int:
+        view = self._view
+        return view.base + len(view.pending)
+
+    @property
+    def base(self) -> int:
+        """Rows below this are the log's; the others are the journal's."""
+        return self._view.base
+
+    @property
+    def tail(self) -> bytes:
+        """The sealed rows from the log's last whole block up to the base."""
+        return self._view.tail
+
+    @property
+    def pending(self) -> list[Record]:
+        """The records of the journal's rows, from the base on."""
+        return self._view.pending
+
+    def record(self, number: int) -> Record | None:
+        """The record of a row that lies in the journal, else None."""
+        view = self._view
+        return view.pending[number - view.base] if number >= view.base else None
+
+    def row(self, number: int) -> Row:
+        """Row ``number``; Damaged when it fails its checksum."""
+        return decode_row(*self.locate(number))
+
+    def locate(self, number: int) -> tuple[bytes, int]:
+        """A buffer and the offset in it where the bytes of row ``number`` begin."""
+        view = self._view
+        if number >= view.base:
+            return view.pending[number - view.base].row, 0
+        if number >= view.whole:
+            return view.tail, (number - view.whole) * ROW_SIZE
+        index = number // PIECE_ROWS
+        piece = self._pieces.get(index)
+        if piece is None or len(piece) <= number % PIECE_ROWS * ROW_SIZE:
+            piece = self._read_piece(view, index)
+        return piece, number % PIECE_ROWS * ROW_SIZE
+
+    def _read_piece(self, view: _View, index: int) -> bytes:
+        first = index * PIECE_ROWS
+        count = min(PIECE_ROWS, view.whole - first)
+        log = view.log
+        if log is None:
+            raise Closed("the session's files were let go", next_step="read the session again")
+        data = log.pread(count * ROW_SIZE, first * ROW_SIZE)
+        for at in range(count):
+            if not sealed_ok(data, at * ROW_SIZE, first + at, self._seed):
+                raise Damaged(
+                    f"row {first + at} of the log fails its checksum",
+                    where=f"{log.path} offset {(first + at) * ROW_SIZE}",
+                    next_step="repair the session",
+                )
+        if len(self._pieces) >= _PIECES_MAX:
+            self._pieces.pop(next(iter(self._pieces)), None)
+        self._pieces[index] = data
+        return data
+
+    def words(self, column: int, start: int = 0) -> list[int]:
+        """One 32-bit word (its index in the row's 32) of every row from ``start`` on: a column, for indexes."""
+        width = ROW_SIZE // 4
+        values: list[int] = []
+        view = self._view
+        end = view.base + len(view.pending)
+        while start < end:
+            if start >= view.base:
+                buffer = b"".join(record.row + bytes(4) for record in view.pending[start - view.base :])
+                upto = end
+            else:
+                upto = view.base if start >= view.whole else min(view.whole, (start // PIECE_ROWS + 1) * PIECE_ROWS)
+                data, last = self.locate(upto - 1)
+                buffer = data[last - (upto - 1 - start) * ROW_SIZE : last + ROW_SIZE]
+            values += memoryview(buffer).cast("I")[column::width].tolist()
+            start = upto
+        return values
+
+    def specials(self) -> list[int]:
+        """Numbers, ascending, of the rows that are no entry."""
+        if self._specials is None:
+            view = self._view
+            found: list[int] = []
+            number = row_of_ref(self._last_special)
+            while number >= 0:
+                found.append(number)
+                number = row_of_ref(self.row(number).parent)
+            found.reverse()
+            found += [view.base + at for at, record in enumerate(view.pending) if not record.envelope]
+            self._specials = found
+        return self._specials
+
+    @property
+    def entries(self) -> int:
+        """How many rows are entries."""
+        return len(self) - len(self.specials())
+
+    def ordinal(self, number: int) -> int:
+        """How many entries come before row ``number``."""
+        specials = self.specials()
+        return number - bisect_left(specials, number) if specials else number
+
+    def number_of(self, ordinal: int) -> int:
+        """The row of the entry before which ``ordinal`` entries come."""
+        number = ordinal
+        for special in self.specials():
+            if special > number:
+                break
+            number += 1
+        return number
+
+    def push(self, record: Record) -> int:
+        """Add a row; returns its number."""
+        number = len(self)
+        if not record.envelope:
+            self.specials().append(number)
+        self._view.pending.append(record)
+        return number
+
+    def cut(self, count: int) -> None:
+        """Forget the rows from ``count`` on: they were never accepted. ``count`` is at least the base."""
+        view = self._view
+        specials = self.specials()
+        while specials and specials[-1] >= count:
+            specials.pop()
+        del view.pending[count - view.base :]
+
+    def rebase(self, generation: Generation, tail: bytes, log: OpenFile | None) -> None:
+        """Follow a checkpoint: the first rows of ``pending`` are the log's now. Row numbers stay.
+
+        ``log`` is the log open for reading; the one open already goes on when there is one.
+        """
+        self.specials()
+        view = self._view
+        if view.log is not None and log is not None:
+            log.close()
+            log = view.log
+        pending = view.pending[generation.base - view.base :]
+        self._view = _View(generation.base, whole_rows(generation.base), tail, log, pending)
+
+    def close(self) -> None:
+        """Close the log; rows already read stay."""
+        view = self._view
+        self._view = view._replace(log=None)
+        if view.log is not None:
+            view.log.close()

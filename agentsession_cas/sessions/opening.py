@@ -1,0 +1,213 @@
+"""Making a session's files in one step, and opening them to write or to read.
+
+Create stages everything in ``tmp/``, syncs it, and renames it into place: never half a session. An open to write takes
+the session's lock, goes on in place only where HEAD attests that nothing is unsynced, and else copies what is whole
+into a next generation (architecture §3). An open to read takes nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from agentsession_cas.core.framing import Generation
+from agentsession_cas.core.header import Header
+from agentsession_cas.core.rows import ROW_SIZE, Newest, log_seed, seal_row, whole_rows
+from agentsession_cas.effects.durable import remove_tree, write_new
+from agentsession_cas.effects.host import Fs, Host, Lock
+from agentsession_cas.errors import (
+    AgentSessionError,
+    Corrupt,
+    Damaged,
+    FileTaken,
+    NoFile,
+    NoSession,
+    NotRegular,
+    SessionExists,
+    SessionLocked,
+)
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header, encode_header
+from agentsession_cas.sessions.journal import JOURNAL_NAME, Journal, clear_leftovers, generation_bytes, log_name
+from agentsession_cas.sessions.recovery import State, Verdict, read_state, read_state_once
+from agentsession_cas.sessions.services import Services
+from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.writer import CHECKPOINT_BYTES, Writer
+
+__all__ = [
+    "HEADER_NAME",
+    "LOCK_NAME",
+    "Snapshot",
+    "create_session",
+    "lock_session",
+    "open_writer",
+    "read_header",
+    "snapshot",
+]
+
+LOCK_NAME = "lock"
+
+PrefixOf = Callable[[Header, Generation], Prefix | None]
+
+
+class Snapshot(NamedTuple):
+    """A session as one read found it. ``head`` is a position, -1 for the universal root."""
+
+    header: Header
+    source: RowSource
+    head: int
+    state: State
+
+
+def read_header(fs: Fs, directory: str) -> Header:
+    """The header of a session; NoSession when it is not there, Damaged when its line cannot be read."""
+    path = f"{directory}/{HEADER_NAME}"
+    try:
+        data = fs.read(path)
+    except NotRegular as error:
+        raise Damaged(error.what, where=path, next_step="repair the session") from error
+    if data is None:
+        if fs.stat(directory) is None:
+            raise NoSession("the session is not there", where=directory)
+        raise Damaged("the header is absent", where=path, next_step="repair the session")
+    try:
+        return decode_header(data)
+    except Corrupt as error:
+        raise Damaged(error.what, where=path, next_step="repair the session") from error
+
+
+def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: PrefixOf) -> Snapshot:
+    """Read a session beside its writer: no lock, nothing written (store.md Part B, readers)."""
+    state = read_state(host.fs, directory)
+    header = read_header(host.fs, directory)
+    source = RowSource(state.table, objects, header.base, prefix_of(header, state.scan.generation))
+    return Snapshot(header, source, _head_of(source, header), state)
+
+
+def _head_of(source: RowSource, header: Header) -> int:
+    table = source.table
+    if len(table):
+        return source.position_of_ref(table.row(len(table) - 1).head)
+    return source.base_count - 1 if header.base else -1
+
+
+def lock_session(host: Host, directory: str, session_id: str, timeout_s: float) -> Lock:
+    """Take a session's lock; SessionLocked, naming the holder, when another writer has it for ``timeout_s`` seconds."""
+    path = f"{directory}/{LOCK_NAME}"
+    try:
+        lock = host.fs.lock(path, exclusive=True, timeout_s=timeout_s, note=host.process)
+    except (NoFile, NotRegular) as error:
+        raise NoSession("the session is not there", where=session_id) from error
+    if lock is None:
+        holder = host.fs.lock_note(path)
+        raise SessionLocked(
+            f"the session is open in another writer{f' ({holder})' if holder else ''}",
+            session=session_id,
+            holder=holder,
+            where=session_id,
+            next_step="wait for it to close, pass a timeout, or read without the lock",
+        )
+    return lock
+
+
+def open_writer(
+    services: Services, sessions: str, directory: str, session_id: str, prefix_of: PrefixOf, timeout_s: float
+) -> Writer:
+    """Hold a session for writing: lock, read, make sound. Damaged refuses and says what to do."""
+    host = services.host
+    lock = lock_session(host, directory, session_id, timeout_s)
+    try:
+        state = read_state_once(host.fs, directory)
+        header = read_header(host.fs, directory)
+        writer = _writer(services, directory, header, state, prefix_of, lock)
+    except BaseException:
+        lock.release()
+        raise
+    try:
+        if state.verdict is not Verdict.CLEAN:
+            clear_leftovers(host.fs, directory)
+            host.fs.sync_dir(directory)
+            host.fs.sync_dir(sessions)
+            writer.rewrite(lost=state.verdict is Verdict.LOST)
+        if writer.journal_bytes > CHECKPOINT_BYTES:
+            writer.checkpoint(wait_s=0.0)
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer
+
+
+def _writer(
+    services: Services, directory: str, header: Header, state: State, prefix_of: PrefixOf, lock: Lock
+) -> Writer:
+    scan = state.scan
+    source = RowSource(state.table, services.objects, header.base, prefix_of(header, scan.generation))
+    file = services.host.fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
+    journal = Journal(services.host.fs, directory, scan.generation, file, scan.end, scan.sequence)
+    return Writer(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
+
+
+def create_session(
+    services: Services,
+    sessions: str,
+    directory: str,
+    header: Header,
+    *,
+    rows: Sequence[bytes] = (),
+    newest: Newest = Newest(),  # noqa: B008 - immutable
+    base_context: bytes = bytes(32),
+    prefix_of: PrefixOf,
+) -> Writer:
+    """Make a session in one step and hold it. ``rows`` (124 bytes each) are its first, their objects already durable.
+
+    ``newest`` is what those rows have newest. Raises SessionExists.
+    """
+    host = services.host
+    fs = host.fs
+    stage = f"{services.tmp}/new-{host.entropy.take(12).hex()}"
+    seed_birth = host.entropy.take(16)
+    generation = Generation(host.entropy.take(8), seed_birth, 0, len(rows), newest, base_context)
+    fs.mkdir(stage)
+    lock: Lock | None = None
+    try:
+        write_new(fs, f"{stage}/{HEADER_NAME}", encode_header(header))
+        tail = _stage_rows(fs, stage, generation, rows)
+        write_new(fs, f"{stage}/{JOURNAL_NAME}", generation_bytes(generation, tail, ())[0])
+        lock = lock_session(host, stage, header.id, 0.0)
+        fs.sync_dir(stage)
+        fs.rename(stage, directory)
+    except BaseException as error:
+        if lock is not None:
+            lock.release()
+        if isinstance(error, AgentSessionError):
+            _discard(fs, stage)
+        if isinstance(error, FileTaken):
+            raise SessionExists(
+                "the store holds a session of this id", where=header.id, next_step="open it, or choose another id"
+            ) from error
+        raise
+    try:
+        fs.sync_dir(sessions)
+        writer = _writer(services, directory, header, read_state_once(fs, directory), prefix_of, lock)
+    except BaseException:
+        lock.release()
+        raise
+    writer.witness()
+    return writer
+
+
+def _stage_rows(fs: Fs, stage: str, generation: Generation, rows: Sequence[bytes]) -> bytes:
+    """Write the log of a new session; returns the tail for its journal."""
+    seed = log_seed(generation.birth, generation.log)
+    sealed = b"".join(seal_row(row, number, seed) for number, row in enumerate(rows))
+    whole = whole_rows(len(rows)) * ROW_SIZE
+    if whole:
+        write_new(fs, f"{stage}/{log_name(generation.log)}", sealed[:whole])
+    return sealed[whole:]
+
+
+def _discard(fs: Fs, stage: str) -> None:
+    """Best effort: what stays in ``tmp`` is emptied by a sweep."""
+    with suppress(AgentSessionError):
+        remove_tree(fs, stage)

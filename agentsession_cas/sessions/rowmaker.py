@@ -1,0 +1,71 @@
+"""The row of an entry: the one place where an entry's facts become the numbers of a row (store.md Part B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, next_context_hash
+from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
+from agentsession_cas.core.source import EntrySource, walk_back
+
+__all__ = ["digest_of", "make_row"]
+
+_INT64: Final = 1 << 63
+
+
+def digest_of(text: str) -> bytes:
+    """The 32 raw bytes of a ``sha256:`` hash."""
+    return bytes.fromhex(text[7:])
+
+
+def make_row(
+    source: EntrySource,
+    entry: Entry,
+    body: Mapping[str, Any],
+    parent: int,
+    head: int,
+    *,
+    ts: int,
+    ref_of: Callable[[int], int],
+    context_at: Callable[[int], str],
+) -> Row:
+    """The row of an entry with that body, below position ``parent`` of ``source``.
+
+    ``head`` is the reference of the head after it, ``ts`` its time in nanoseconds; ``ref_of`` turns a position into a
+    reference, ``context_at`` gives the context hash at one (never asked for -1).
+    """
+    facts = entry.facts
+    flags = int(facts.flags) | (PARENTS_BIT if entry.parents else 0)
+    if not -_INT64 <= ts < _INT64:
+        flags, ts = flags | TS_BIT, 0
+    target = REF_ROOT
+    if facts.target:
+        found = source.find(facts.target)
+        target = ref_of(found) if found >= 0 else REF_ELSEWHERE
+
+    def on_path(entry_id: str) -> tuple[str, str] | None:
+        """What a compaction's ``first_kept`` names, when that is on the path."""
+        found = source.find(entry_id)
+        if found < 0:
+            return None
+        for position in walk_back(source, parent):
+            if position <= found:
+                return (context_at(found), source.entry(found).type) if position == found else None
+        return None
+
+    before = context_at(parent) if parent >= 0 else EMPTY_CONTEXT_HASH
+    return Row(
+        digest_of(entry.id),
+        digest_of(entry.content_hash),
+        digest_of(next_context_hash(before, entry.type, body, entry.content_hash, on_path)),
+        ref_of(parent),
+        head,
+        target,
+        ts,
+        int(facts.code),
+        int(facts.kind),
+        flags,
+        facts.call,
+    )

@@ -1,0 +1,76 @@
+"""What a session's writer is handed by its store, and the few words both use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.accept import Elsewhere
+from agentsession_cas.effects.host import Host
+from agentsession_cas.objects.database import ObjectDatabase
+
+__all__ = ["HeldElsewhere", "Mark", "Services", "SyncPolicy"]
+
+_BLOB_WAIT_S: Final = 60.0
+
+
+class Mark:
+    """Kinds of mark rows (store.md A2): which copy of a session is the one that grows."""
+
+    RECORD: Final = 1
+    MIRROR: Final = 2
+
+
+class SyncPolicy:
+    """Which appends are durable when the caller does not say (store.md A5)."""
+
+    RECORDS: Final = "records"
+    ALWAYS: Final = "always"
+    NEVER: Final = "never"
+
+
+class Services(NamedTuple):
+    """What a writer needs of its store. ``shared`` holds the store lock shared (its argument: seconds to wait).
+
+    ``tmp`` is where files are staged, ``background`` whether long journals are checkpointed in a thread.
+    """
+
+    host: Host
+    tmp: str
+    objects: ObjectDatabase
+    shared: Callable[[float], AbstractContextManager[None]]
+    elsewhere: Elsewhere
+    sync: str = SyncPolicy.RECORDS
+    background: bool = True
+
+
+class HeldElsewhere:
+    """What lies outside a session, for one append at a time: a blob looked up stays until its frame is written.
+
+    The store lock is taken, shared, when the first blob is looked up, and let go with the context.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._held = ExitStack()
+        self._locked = False
+
+    def has_blob(self, blob: str) -> bool:
+        """Whether the store holds the blob."""
+        if not self._locked:
+            self._held.enter_context(self._services.shared(_BLOB_WAIT_S))
+            self._locked = True
+        return self._services.elsewhere.has_blob(blob)
+
+    def has_entry(self, session: str, entry_id: str) -> bool:
+        """Whether another session holds the entry."""
+        return self._services.elsewhere.has_entry(session, entry_id)
+
+    def __enter__(self) -> HeldElsewhere:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._locked:
+            self._locked = False
+            self._held.close()

@@ -1,0 +1,389 @@
+"""A session's entries out of its rows: the prefix first, then the log's rows, then the journal's.
+
+Owns the numbering between positions (format: file order) and rows, and the indexes over rows, which are made when first
+asked for and only ever follow the rows. Bodies load from the journal's records or the object database and are verified
+as they load. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.envelope import Envelope, read_envelope
+from agentsession_cas.core.facts import Code, Facts, Flag, Kind, call_digest, facts_of
+from agentsession_cas.core.framing import Record
+from agentsession_cas.core.identity import HASH_PREFIX, is_hash
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.rows import (
+    PARENTS_BIT,
+    REF_BASE,
+    REF_ELSEWHERE,
+    REF_ROOT,
+    TS_BIT,
+    Row,
+    ref_to,
+    row_of_ref,
+)
+from agentsession_cas.core.source import EntrySource
+from agentsession_cas.core.timestamps import ts_from_ns
+from agentsession_cas.errors import Corrupt
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.rowmaker import digest_of
+
+__all__ = ["ChainSource", "Prefix", "RowSource", "hash_of"]
+
+_NEAR: Final = 8
+"""Rows looked through one by one rather than by an index that may have to be built."""
+_ID_COLUMN: Final = 0
+_CALL_COLUMN: Final = 30
+_TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
+
+
+def hash_of(digest: bytes) -> str:
+    """The ``sha256:`` text of 32 raw bytes."""
+    return HASH_PREFIX + digest.hex()
+
+
+class Prefix(NamedTuple):
+    """The path to a base: positions in the source of the session that holds it, root first."""
+
+    source: EntrySource
+    positions: Sequence[int]
+
+
+def _checked(content: bytes, digest: bytes, where: str) -> bytes:
+    if hashlib.sha256(content).digest() != digest:
+        raise Corrupt("a body in the journal does not hash to its name", where=where, next_step="run fsck")
+    return content
+
+
+def _stored(envelope: Envelope, id_: str, objects: ObjectDatabase) -> Entry:
+    digest = digest_of(envelope.content)
+    return Entry.stored(
+        id_,
+        envelope.type,
+        envelope.parent,
+        envelope.ts,
+        envelope.content,
+        lambda: objects.get(Space.CONTENTS, digest),
+        parents=envelope.parents,
+    )
+
+
+class ChainSource:
+    """The path to an entry read from envelopes alone: what is left of a session that was deleted. Read-only."""
+
+    def __init__(self, objects: ObjectDatabase, entry_id: str) -> None:
+        """Walk up from ``entry_id``; raises NoObject when an envelope of the path is not held."""
+        path: list[Entry] = []
+        while entry_id:
+            envelope = read_envelope(objects.get(Space.ENTRIES, digest_of(entry_id)))
+            path.append(_stored(envelope, entry_id, objects))
+            entry_id = envelope.parent
+        path.reverse()
+        self._path = path
+        self._ids = {entry.id: position for position, entry in enumerate(path)}
+
+    @property
+    def base_count(self) -> int:
+        """None of these is known to be another session's."""
+        return 0
+
+    def __len__(self) -> int:
+        return len(self._path)
+
+    def find(self, entry_id: str) -> int:
+        """The position of an entry id, or -1."""
+        return self._ids.get(entry_id, -1)
+
+    def find_child(self, parent: int, entry_id: str) -> int:  # noqa: ARG002 - ids are found as fast without it
+        """:meth:`find`."""
+        return self.find(entry_id)
+
+    def find_legacy(self, legacy_id: str) -> int:
+        """The position of the entry with that ``legacy_id``, or -1."""
+        return next((at for at, entry in enumerate(self._path) if entry.body.get("legacy_id") == legacy_id), -1)
+
+    def entry_id(self, position: int) -> str:
+        """The id at a position."""
+        return self._path[position].id
+
+    def entry(self, position: int) -> Entry:
+        """The entry at a position."""
+        return self._path[position]
+
+    def parent(self, position: int) -> int:
+        """The position of the parent: a chain."""
+        return position - 1
+
+    def facts(self, position: int) -> Facts:
+        """The facts, from the body."""
+        return self._path[position].facts
+
+    def with_call(self, call_id: str) -> Sequence[int]:
+        """Positions of every entry with that call_id."""
+        return [at for at, entry in enumerate(self._path) if entry.facts.call and entry.call_id == call_id]
+
+
+class RowSource:
+    """An :class:`EntrySource` over rows. ``push`` and ``cut`` are its owner's, under the owner's mutex."""
+
+    def __init__(self, table: RowTable, objects: ObjectDatabase, base: str, prefix: Prefix | None) -> None:
+        """``base`` is the id of the base, "" for none; a listing may do without the prefix."""
+        self.table = table
+        self._base = base
+        self._objects = objects
+        self._prefix = prefix
+        self._prefix_ids: dict[str, int] | None = None
+        self._ids: dict[int, int | list[int]] = {}
+        self._calls: dict[int, list[int]] = {}
+        self._legacy: dict[str, int] | None = None
+        self._ids_upto = 0
+        self._calls_upto = 0
+        self._newest = ("", -1)
+
+    # --- positions and rows ---
+
+    @property
+    def base_count(self) -> int:
+        """How many entries the prefix has."""
+        return len(self._prefix.positions) if self._prefix is not None else 0
+
+    def __len__(self) -> int:
+        return self.base_count + self.table.entries
+
+    def number(self, position: int) -> int:
+        """The row of an own entry's position."""
+        return self.table.number_of(position - self.base_count)
+
+    def position(self, number: int) -> int:
+        """The position of an entry's row."""
+        return self.base_count + self.table.ordinal(number)
+
+    def position_of_ref(self, ref: int) -> int:
+        """The position a parent or head reference names; -1 for the universal root."""
+        if ref == REF_ROOT:
+            return -1
+        return self.base_count - 1 if ref == REF_BASE else self.position(row_of_ref(ref))
+
+    def ref_of(self, position: int) -> int:
+        """The reference to a position: root, base, or an own row; REF_ELSEWHERE inside the prefix."""
+        if position < 0:
+            return REF_ROOT
+        if position >= self.base_count:
+            return ref_to(self.number(position))
+        return REF_BASE if position == self.base_count - 1 else REF_ELSEWHERE
+
+    def id_of_ref(self, ref: int) -> str:
+        """The entry id a reference names, "" for the universal root."""
+        number = row_of_ref(ref)
+        if number >= 0:
+            return hash_of(self.table.row(number).entry)
+        return "" if ref == REF_ROOT else self._base
+
+    # --- EntrySource ---
+
+    def entry_id(self, position: int) -> str:
+        """The id at a position."""
+        if position < self.base_count:
+            assert self._prefix is not None
+            return self._prefix.source.entry_id(self._prefix.positions[position])
+        buffer, offset = self.table.locate(self.number(position))
+        return HASH_PREFIX + buffer[offset : offset + 32].hex()
+
+    def parent(self, position: int) -> int:
+        """The position of the parent."""
+        if position < self.base_count:
+            return position - 1
+        buffer, offset = self.table.locate(self.number(position))
+        return self.position_of_ref(int.from_bytes(buffer[offset + 96 : offset + 100], "little"))
+
+    def entry(self, position: int) -> Entry:
+        """The entry at a position; its body loads when it is asked for."""
+        if position < self.base_count:
+            assert self._prefix is not None
+            return self._prefix.source.entry(self._prefix.positions[position])
+        return self._own_entry(self.number(position))
+
+    def _own_entry(self, number: int) -> Entry:
+        row = self.table.row(number)
+        load = self._loader(number, row)
+        id_ = hash_of(row.entry)
+        if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in _TYPES:
+            envelope = self._envelope(number, row)
+            return Entry.stored(
+                id_, envelope.type, envelope.parent, envelope.ts, envelope.content, load, parents=envelope.parents
+            )
+        return Entry.stored(
+            id_, _TYPES[row.code], self.id_of_ref(row.parent), ts_from_ns(row.ts), hash_of(row.content), load
+        )
+
+    def _loader(self, number: int, row: Row) -> Callable[[], bytes]:
+        objects, digest = self._objects, row.content
+        record = self.table.record(number)
+        if record is not None:
+            return lambda: _checked(record.content, digest, f"row {number}")
+        return lambda: objects.get(Space.CONTENTS, digest)
+
+    def _envelope(self, number: int, row: Row) -> Envelope:
+        record = self.table.record(number)
+        if record is not None:
+            return read_envelope(record.envelope)
+        return read_envelope(self._objects.get(Space.ENTRIES, row.entry))
+
+    def facts(self, position: int) -> Facts:
+        """What the row says; a body is loaded only where a target lies outside the session's own entries."""
+        if position < self.base_count:
+            assert self._prefix is not None
+            return self._prefix.source.facts(self._prefix.positions[position])
+        row = self.table.row(self.number(position))
+        if row.target == REF_ELSEWHERE:
+            entry = self._own_entry(self.number(position))
+            return facts_of(entry.type, entry.body, blobs=bool(row.flags & Flag.BLOBS))
+        target = self.id_of_ref(row.target) if row.target else ""
+        flags = row.flags & ~(PARENTS_BIT | TS_BIT)
+        return Facts(Code(row.code), Kind(row.kind), flags, row.call, target)
+
+    def context_digest(self, position: int) -> bytes:
+        """The context hash (store.md A13) that an own entry's row holds, raw."""
+        buffer, offset = self.table.locate(self.number(position))
+        return buffer[offset + 64 : offset + 96]
+
+    # --- indexes ---
+
+    def find(self, entry_id: str) -> int:
+        """The position of an entry id, or -1; for what is no id too."""
+        known, position = self._newest
+        if entry_id == known:
+            return position
+        if not is_hash(entry_id):
+            return -1
+        digest = digest_of(entry_id)
+        if self._prefix is not None:
+            found = self._prefix_index().get(entry_id, -1)
+            if found >= 0:
+                return found
+        number = self._find_own(digest)
+        return self.position(number) if number >= 0 else -1
+
+    def _id_at(self, number: int) -> bytes:
+        buffer, offset = self.table.locate(number)
+        return buffer[offset : offset + 32]
+
+    def _prefix_index(self) -> dict[str, int]:
+        if self._prefix_ids is None:
+            assert self._prefix is not None
+            source, positions = self._prefix
+            self._prefix_ids = {source.entry_id(at): index for index, at in enumerate(positions)}
+        return self._prefix_ids
+
+    def find_child(self, parent: int, entry_id: str) -> int:
+        """:meth:`find` for an id that only a child of position ``parent`` can have.
+
+        A child comes after its parent, so below the newest rows no index is needed: the common append.
+        """
+        if parent < self.base_count - 1:
+            return self.find(entry_id)
+        first, end = self.number(parent) + 1 if parent >= self.base_count else 0, len(self.table)
+        if first == end:
+            return -1
+        if end - first > _NEAR:
+            return self.find(entry_id)
+        digest = digest_of(entry_id)
+        return next((self.position(number) for number in range(first, end) if self._id_at(number) == digest), -1)
+
+    def _find_own(self, digest: bytes) -> int:
+        self._index_ids()
+        found = self._ids.get(int.from_bytes(digest[:4], "little"), -1)
+        for number in found if isinstance(found, list) else (found,):
+            if number >= 0 and self._id_at(number) == digest:
+                return number
+        return -1
+
+    def _index_ids(self) -> None:
+        if self._ids_upto == len(self.table):
+            return
+        ids = self._ids
+        for number, word in enumerate(self.table.words(_ID_COLUMN, self._ids_upto), self._ids_upto):
+            known = ids.setdefault(word, number)
+            if isinstance(known, list):
+                known.append(number)
+            elif known != number:
+                ids[word] = [known, number]
+        self._ids_upto = len(self.table)
+
+    def with_call(self, call_id: str) -> Sequence[int]:
+        """Positions of every entry with that call_id, in file order."""
+        found: list[int] = []
+        digest = call_digest(call_id)
+        if self._prefix is not None:
+            source, positions = self._prefix
+            held = set(source.with_call(call_id))
+            found += [index for index, at in enumerate(positions) if at in held]
+        self._index_calls()
+        for number in self._calls.get(digest, ()):
+            position = self.position(number)
+            if self.entry(position).call_id == call_id:
+                found.append(position)
+        return found
+
+    def _index_calls(self) -> None:
+        if self._calls_upto == len(self.table):
+            return
+        for number, word in enumerate(self.table.words(_CALL_COLUMN, self._calls_upto), self._calls_upto):
+            if word:
+                self._calls.setdefault(word, []).append(number)
+        self._calls_upto = len(self.table)
+
+    def find_legacy(self, legacy_id: str) -> int:
+        """The position of the entry with that ``legacy_id``, or -1."""
+        if self._legacy is None:
+            self._legacy = {}
+            for position in range(len(self)):
+                if self.facts(position).flags & Flag.LEGACY:
+                    name = self.entry(position).body.get("legacy_id")
+                    if isinstance(name, str):
+                        self._legacy.setdefault(name, position)
+        return self._legacy.get(legacy_id, -1)
+
+    def close(self) -> None:
+        """Let the files go, those of the prefix's session among them."""
+        self.table.close()
+        if self._prefix is not None and isinstance(self._prefix.source, RowSource):
+            self._prefix.source.close()
+
+    # --- growing, under the owner's mutex ---
+
+    def push(self, record: Record) -> int:
+        """Add a row; returns its number."""
+        self._legacy = None
+        return self.table.push(record)
+
+    def remember(self, entry_id: str, number: int) -> None:
+        """Note where the newest entry lies: the parent of the next one, most likely."""
+        self._newest = (entry_id, self.position(number))
+
+    def cut(self, count: int) -> None:
+        """Take back the rows from ``count`` on; the indexes follow."""
+        self._newest = ("", -1)
+        for number in range(count, max(self._ids_upto, self._calls_upto)):
+            row = self.table.row(number)
+            if number < self._ids_upto:
+                self._unindex_id(int.from_bytes(row.entry[:4], "little"), number)
+            if row.call and number < self._calls_upto:
+                self._calls[row.call].remove(number)
+        self._ids_upto = min(self._ids_upto, count)
+        self._calls_upto = min(self._calls_upto, count)
+        self._legacy = None
+        self.table.cut(count)
+
+    def _unindex_id(self, word: int, number: int) -> None:
+        known = self._ids[word]
+        if isinstance(known, list):
+            known.remove(number)
+        else:
+            del self._ids[word]
