@@ -26,11 +26,12 @@ from agentsession_cas.core.identity import ROOT
 from agentsession_cas.core.leaf import is_leaf_label, may_rest
 from agentsession_cas.core.memory import Overlay
 from agentsession_cas.core.normalise import merge_normalised, normalised_body
+from agentsession_cas.core.parsing import LINE_MAX
 from agentsession_cas.core.records import check_append
 from agentsession_cas.core.required import check_items, check_required, check_synthetic
 from agentsession_cas.core.source import EntrySource
 from agentsession_cas.core.timestamps import is_canonical_ts
-from agentsession_cas.errors import BadConvergence, BadID, BadJSON, BaseRule, NoEntry, NoRaise
+from agentsession_cas.errors import BadConvergence, BadID, BadJSON, BaseRule, LimitExceeded, NoEntry, NoRaise
 
 __all__ = [
     "NOWHERE",
@@ -112,6 +113,9 @@ class _Nowhere:
         return False
 
 
+_LINE_SURE: Final = LINE_MAX - 64 * 1024
+"""A body up to this, without ``parents``, fits a line."""
+
 NOWHERE: Final[Elsewhere] = _Nowhere()
 """Nothing but the session itself is at hand: whatever lies outside is unresolved."""
 
@@ -146,6 +150,8 @@ def prepare(
     if draft.ts is not None and not is_canonical_ts(draft.ts):
         raise BadID(f"{draft.ts!r} is not the one spelling of a ts", where="/ts", next_step="see format.md §4")
     entry = Entry.of_content(content, draft.type, body, parent, draft.ts or now(), references)
+    if len(content) > _LINE_SURE or references:
+        _check_size(entry)
     if draft.id is not None and draft.id != entry.id:
         raise BadID(f"the id is not the hash of the entry, which is {entry.id}", where=draft.id)
     if source.find_child(parent_position, entry.id) >= 0:
@@ -212,6 +218,15 @@ def check_convergence(find: Callable[[str], int], header: Header, references: It
     for reference in references:
         if _foreign(header, reference) == "" and find(reference["entry"]) < 0:
             raise BadConvergence("a reference names no entry of this session", where=reference["entry"])
+
+
+def _check_size(entry: Entry) -> None:
+    """Raise LimitExceeded for an entry whose line is longer than a line may be (format.md §4)."""
+    size = len(entry.line)
+    if size > LINE_MAX:
+        raise LimitExceeded(
+            f"the entry is a line of {size} bytes, more than {LINE_MAX}", next_step="keep large data as a blob"
+        )
 
 
 def _place(source: EntrySource, head: str, draft: Draft) -> tuple[str, int]:

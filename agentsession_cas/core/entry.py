@@ -22,7 +22,7 @@ from agentsession_cas.core.facts import Facts, facts_of
 from agentsession_cas.core.identity import ROOT, is_hash
 from agentsession_cas.core.normalise import Change, normalise_bytes
 from agentsession_cas.core.parsing import parse, parse_trusted
-from agentsession_cas.core.payload import body_place
+from agentsession_cas.core.payload import ENTRY
 from agentsession_cas.core.required import check_line
 from agentsession_cas.core.timestamps import canonical_ts, is_canonical_ts
 from agentsession_cas.errors import BadConvergence, BadEntry, BadFile, BadID, BadJSON, ReservedMember
@@ -370,10 +370,9 @@ def _decode(data: bytes) -> tuple[Any, list[Change]]:
     try:
         return parse(data), []
     except BadJSON:
-        members, _ = normalise_bytes(data)
-    # Only once its type is known is it known which members of a body are strings.
-    type_ = members.get("type") if isinstance(members, dict) else None
-    members, changes = normalise_bytes(data, body_place(type_ if isinstance(type_, str) else ""))
+        members, changes = normalise_bytes(data, ENTRY)
+    if not isinstance(members, dict):
+        return members, []
     for change in changes:
         if change["at"].split("/")[1] in ENVELOPE:
             raise BadJSON("a value outside the body fails the I-JSON test", where=change["at"])

@@ -26,8 +26,9 @@ LINE_MAX: Final = 256 * 1024 * 1024
 def parse(data: bytes) -> Json:
     """The value of one JSON document, in any spelling.
 
-    A number written as an integer comes back as an ``int``, any other as a ``float``. Raises BadJSON for bytes that are not UTF-8, are not JSON or fail the I-JSON test, LimitExceeded past 256
-    levels or :data:`LINE_MAX` bytes; ``where`` is the RFC 6901 pointer of the place, the message has its byte offset.
+    A number written as an integer comes back as an ``int``, any other as a ``float``. Raises BadJSON for bytes that are
+    not UTF-8, are not JSON or fail the I-JSON test, LimitExceeded past 256 levels or :data:`LINE_MAX` bytes; ``where``
+    is the RFC 6901 pointer of the place, the message has its byte offset.
     """
     if len(data) > LINE_MAX:
         raise LimitExceeded(f"{len(data)} bytes, more than {LINE_MAX}")

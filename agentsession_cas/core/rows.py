@@ -63,7 +63,7 @@ class RowCode(IntEnum):
 
 
 class Row(NamedTuple):
-    """A row as values. ``entry``, ``content``, ``context`` are raw digests; ``parent``, ``head``, ``target`` references.
+    """References (0: none) of the newest row that is no entry, that names the session, and that continues it.
 
     Of a row that is no entry, ``parent`` is the reference of the one before it (a chain, 0 ends it), ``kind`` the mark.
     """
