@@ -63,7 +63,7 @@ class RowCode(IntEnum):
 
 
 class Row(NamedTuple):
-    """References (0: none) of the newest row that is no entry, that names the session, and that continues it.
+    """A row as values: raw digests ``entry``, ``content``, ``context``; references ``parent``, ``head``, ``target``.
 
     Of a row that is no entry, ``parent`` is the reference of the one before it (a chain, 0 ends it), ``kind`` the mark.
     """
