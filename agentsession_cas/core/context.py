@@ -145,23 +145,17 @@ def _select(source: EntrySource, position: int, without: Collection[int]) -> _Se
 
 
 def _kept(source: EntrySource, compaction: int, without: Collection[int]) -> list[tuple[int, Facts]]:
-    """The entries from ``first_kept`` up to the compaction. Parents come first: positions fall along the way back."""
+    """The entries from ``first_kept`` up to the compaction: found on the way back, so that no index is needed."""
     entry = source.entry(compaction)
     named = entry.body.get("first_kept")
-    first = source.find(named) if isinstance(named, str) else -1
     kept: list[tuple[int, Facts]] = []
-    last = -1
-    if first >= 0:
-        for at in walk_back(source, source.parent(compaction)):
-            if at < first:
-                break
-            last = at
-            if at not in without:
-                kept.append((at, source.facts(at)))
-    if first < 0 or last != first:
-        raise FirstKept(f"first_kept {named} is not on the path before the compaction", where=entry.id)
-    kept.reverse()
-    return kept
+    for at in walk_back(source, source.parent(compaction)):
+        if at not in without:
+            kept.append((at, source.facts(at)))
+        if source.entry_id(at) == named:
+            kept.reverse()
+            return kept
+    raise FirstKept(f"first_kept {named} is not on the path before the compaction", where=entry.id)
 
 
 def _checkpoint(source: EntrySource, compaction: int) -> Mapping[str, Any] | None:

@@ -65,13 +65,18 @@ def ts_to_ns(text: str) -> int:
 def ts_from_ns(ns: int) -> str:
     """The one spelling of a time given in nanoseconds since 1970. Raises BadTimestamp outside the years 0000–9999."""
     seconds, fraction = divmod(ns, _SECOND)
+    text = _second_text(seconds)
+    return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
+
+
+@lru_cache(maxsize=256)
+def _second_text(seconds: int) -> str:
     day, second = divmod(seconds, _DAY_SECONDS)
     if not _FIRST_DAY <= day <= _LAST_DAY:
-        raise BadTimestamp("a time outside the years 0000 to 9999", where=f"{ns} ns since 1970")
+        raise BadTimestamp("a time outside the years 0000 to 9999", where=f"{seconds} s since 1970")
     minute, second = divmod(second, 60)
     hour, minute = divmod(minute, 60)
-    text = f"{_date_text(day)}T{hour:02}:{minute:02}:{second:02}"
-    return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
+    return f"{_date_text(day)}T{hour:02}:{minute:02}:{second:02}"
 
 
 def _datetime_ns(time: datetime) -> int:

@@ -176,10 +176,12 @@ class _File:
             raise translate(error, "write", self.path) from error
 
     def sync(self) -> None:
-        with _calling("sync", self.path):
+        try:
             if self._fd < 0:  # which fdatasync would call a ValueError
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF))
             _sync_fd(self._fd, names=False)
+        except OSError as error:
+            raise translate(error, "sync", self.path) from error
 
     def size(self) -> int:
         with _calling("stat", self.path):

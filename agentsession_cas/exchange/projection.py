@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.accept import Outcome, outcome_of
-from agentsession_cas.core.contexthash import context_hash_at
+from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
 from agentsession_cas.core.entry import sidecar_blobs
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.header import Header
@@ -250,6 +250,8 @@ class _Staging:
         return REF_BASE if position == self._base - 1 else REF_ELSEWHERE
 
     def _context_at(self, position: int) -> str:
+        if position < 0:
+            return EMPTY_CONTEXT_HASH
         if position >= self._base:
             return self._contexts[position - self._base]
         if position == self._base - 1:
@@ -285,6 +287,8 @@ class _Staging:
             entry.body,
             parent_at,
             self._ref_of(self.head),
+            parent_ref=self._ref_of(parent_at),
+            before=self._context_at(parent_at),
             ts=ts_to_ns(entry.ts),
             ref_of=self._ref_of,
             context_at=self._context_at,

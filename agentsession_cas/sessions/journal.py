@@ -14,6 +14,7 @@ from typing import Final
 from agentsession_cas.core.framing import (
     FRAME_MAX,
     FRAMES_OFFSET,
+    HEAD_SIZE,
     Generation,
     HeadHint,
     Record,
@@ -88,16 +89,18 @@ class Journal:
         self._hint: OpenFile | None = None
         self._poison: str = ""
         self._junk = 0
+        """Up to here lie bytes of a refused frame: the next append clears them, lest they pass for a torn tail."""
         self.generation = generation
         self.end = end
+        self._framed = end - FRAMES_OFFSET
         self._sealed = end
         self.sequence = sequence
         self.committed = sequence
 
     @property
-    def size(self) -> int:
-        """Bytes of frames in this generation."""
-        return self.end - FRAMES_OFFSET
+    def load(self) -> int:
+        """Bytes of frames in this generation; what lies between them counts a quarter, since only a replay reads it."""
+        return max(self._framed, (self.end - FRAMES_OFFSET) // 4)
 
     @property
     def poisoned(self) -> bool:
@@ -124,21 +127,26 @@ class Journal:
         start = align(self.end) if self._sealed == self.end else self.end
         frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, len(records), payload)
         end, size = start + len(frame), self._size
-        if max(end, self._junk) > size:
-            size = align(max(end, self._junk)) + self._step
-        if size != self._size or self._junk:
+        if end > size:
+            size = align(end) + self._step
             frame += bytes(size - end)
         try:
+            if self._junk > start:
+                self._file.pwrite(bytes(self._junk - start), start)
             self._file.pwrite(frame, start)
         except DiskFull:
-            self._junk = max(self._junk, start + len(frame))  # zeroed by the next append: no torn tail stays behind
-            raise
+            there = self._file.size()
+            if end <= self._size or there < end:
+                self._junk = max(self._junk, min(end, there))
+                raise
+            size = there  # the frame is whole, so readers may have it: only zeros behind it found no room
         except BaseException as error:
             self.poison(error)
             raise
         if size != self._size:
             self._size, self._step = size, min(self._step * 2, STEP_MAX)
         self._junk = 0
+        self._framed += end - start
         self.end, self.sequence = end, self.sequence + len(records)
 
     def seal(self) -> int:
@@ -161,15 +169,21 @@ class Journal:
 
     def witness(self, head: int, entry: bytes) -> None:
         """Overwrite HEAD: a hint, never synced, whose failure fails nothing."""
-        data = encode_head(HeadHint(self.generation.salt, self.committed, head, entry))
         try:
-            if self._hint is None:
-                path = f"{self._directory}/{HEAD_NAME}"
-                known = self._fs.stat(path) is not None
-                self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
-            self._hint.pwrite(data, 0)
+            self._write_head(encode_head(HeadHint(self.generation.salt, self.committed, head, entry)))
         except DiskError:
             return
+
+    def forswear(self) -> None:
+        """Take back what HEAD attests: who finds the session as it will be now makes all of it durable first."""
+        self._write_head(bytes(HEAD_SIZE))
+
+    def _write_head(self, data: bytes) -> None:
+        if self._hint is None:
+            path = f"{self._directory}/{HEAD_NAME}"
+            known = self._fs.stat(path) is not None
+            self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
+        self._hint.pwrite(data, 0)
 
     def replace(self, generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> None:
         """Make the next generation the session's journal; all its rows are committed on return.
@@ -189,6 +203,7 @@ class Journal:
         self._file.close()
         self._file, self._size, self._step = file, len(data), STEP_MIN
         self.generation, self.end, self._sealed = generation, end, end
+        self._framed = end - FRAMES_OFFSET
         self.sequence = self.committed = sequence
 
     def _stage(self, generation: Generation, data: bytes) -> tuple[OpenFile, str]:

@@ -82,7 +82,10 @@ def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: Pre
     state = read_state(host.fs, directory)
     header = read_header(host.fs, directory)
     source = RowSource(state.table, objects, header.base, prefix_of(header, state.scan.generation))
-    return Snapshot(header, source, _head_of(source, header), state)
+    head = _head_of(source, header)
+    if head >= source.base_count:
+        source.remember(source.entry_id(head), source.ref_of(head))
+    return Snapshot(header, source, head, state)
 
 
 def _head_of(source: RowSource, header: Header) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, next_context_hash
+from agentsession_cas.core.contexthash import next_context_hash
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
 from agentsession_cas.core.source import EntrySource, walk_back
@@ -27,14 +27,17 @@ def make_row(
     parent: int,
     head: int,
     *,
+    parent_ref: int,
+    before: str,
     ts: int,
     ref_of: Callable[[int], int],
     context_at: Callable[[int], str],
 ) -> Row:
     """The row of an entry with that body, below position ``parent`` of ``source``.
 
-    ``head`` is the reference of the head after it, ``ts`` its time in nanoseconds; ``ref_of`` turns a position into a
-    reference, ``context_at`` gives the context hash at one (never asked for -1).
+    ``parent_ref`` is the reference of that position, ``before`` the context hash there, ``head`` the reference of the
+    head after it, ``ts`` its time in nanoseconds; ``ref_of`` turns a position into a reference, ``context_at`` gives
+    the context hash at one.
     """
     facts = entry.facts
     flags = int(facts.flags) | (PARENTS_BIT if entry.parents else 0)
@@ -55,12 +58,11 @@ def make_row(
                 return (context_at(found), source.entry(found).type) if position == found else None
         return None
 
-    before = context_at(parent) if parent >= 0 else EMPTY_CONTEXT_HASH
     return Row(
         digest_of(entry.id),
         digest_of(entry.content_hash),
         digest_of(next_context_hash(before, entry.type, body, entry.content_hash, on_path)),
-        ref_of(parent),
+        parent_ref,
         head,
         target,
         ts,

@@ -363,9 +363,9 @@ class RowSource:
         self._legacy = None
         return self.table.push(record)
 
-    def remember(self, entry_id: str, number: int) -> None:
-        """Note where the newest entry lies: the parent of the next one, most likely."""
-        self._newest = (entry_id, self.position(number))
+    def remember(self, entry_id: str, ref: int) -> None:
+        """Note where an entry lies that will be asked for: the head, the parent of the next one most likely."""
+        self._newest = (entry_id, self.position_of_ref(ref))
 
     def cut(self, count: int) -> None:
         """Take back the rows from ``count`` on; the indexes follow."""

@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.accept import Elsewhere, Outcome, Prepared, prepare, raised_for_append
-from agentsession_cas.core.contexthash import context_hash_at
+from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.facts import Code, Kind
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import FORMAT, Header
 from agentsession_cas.core.leaf import check_head_move
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Row, RowCode, encode_row, ref_to, row_of_ref
+from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Row, RowCode, encode_row, ref_to
 from agentsession_cas.core.timestamps import ts_from_ns, ts_to_ns
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock
@@ -30,7 +30,7 @@ from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
 from agentsession_cas.sessions.log import RowTable, open_log, write_rows
-from agentsession_cas.sessions.rowmaker import make_row
+from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, SyncPolicy
 from agentsession_cas.sessions.source import RowSource, hash_of
 
@@ -74,6 +74,8 @@ class Writer:
         self.header = header
         self._head, self._mark = self._state_of_rows()
         self._head_id = source.id_of_ref(self._head)
+        self._head_context = ("", EMPTY_CONTEXT_HASH)
+        source.remember(self._head_id, self._head)
         self._newest = journal.generation.newest
         for number in range(source.table.base, len(source.table)):
             self._newest = self._newest.with_row(number, source.table.row(number))
@@ -109,7 +111,7 @@ class Writer:
     @property
     def journal_bytes(self) -> int:
         """Bytes of frames that no checkpoint has taken yet."""
-        return self._journal.size
+        return self._journal.load
 
     def _state_of_rows(self) -> tuple[int, int]:
         table = self._source.table
@@ -181,21 +183,26 @@ class Writer:
             head = ref_to(number)
         elif prepared.outcome is Outcome.LEAF_MOVED:
             head = source.ref_of(source.find(prepared.head_after) if prepared.head_after else -1)
-        entry = prepared.entry
+        entry, parent = prepared.entry, prepared.parent_position
+        below_head = entry.parent == self._head_id
         row = make_row(
             source,
             entry,
             prepared.body,
-            prepared.parent_position,
+            parent,
             head,
+            parent_ref=self._head if below_head else source.ref_of(parent),
+            before=self._context_of_head() if below_head else self._context_at(parent),
             ts=self._stamp[1] if entry.ts is self._stamp[0] else ts_to_ns(entry.ts),
             ref_of=source.ref_of,
             context_at=self._context_at,
         )
         record = Record(encode_row(row), entry.envelope, entry.content)
         source.push(record)
-        source.remember(entry.id, number)
+        source.remember(entry.id, ref_to(number))
         self._head, self._head_id = head, prepared.head_after
+        if prepared.outcome is Outcome.CONTINUED:
+            self._head_context = (self._head_id, hash_of(row.context))
         self._newest = self._newest.with_row(number, row)
         return prepared
 
@@ -204,8 +211,14 @@ class Writer:
         self._stamp = (ts_from_ns(now), now)
         return self._stamp[0]
 
+    def _context_of_head(self) -> str:
+        known, context = self._head_context
+        return context if known == self._head_id else self._context_at(self._source.position_of_ref(self._head))
+
     def _context_at(self, position: int) -> str:
         source = self._source
+        if position < 0:
+            return EMPTY_CONTEXT_HASH
         if position == source.base_count - 1:
             return hash_of(self._journal.generation.base_context)
         if position < source.base_count:
@@ -228,6 +241,7 @@ class Writer:
         if self.header.format == FORMAT:
             return
         raised = raised_for_append(self._source, self.header)
+        self._journal.forswear()  # a process that finds the new header before its name is durable has to sync it
         swap(self._services.host, self._services.tmp, f"{self._directory}/{HEADER_NAME}", encode_header(raised))
         self.header = raised
 
@@ -310,8 +324,7 @@ class Writer:
             self._witness()
 
     def _witness(self) -> None:
-        number = row_of_ref(self._head)
-        entry = self._source.table.row(number).entry if number >= 0 else NO_DIGEST
+        entry = digest_of(self._head_id) if self._head_id else NO_DIGEST
         self._journal.witness(self._head, entry)
 
     # --- checkpoint ---
@@ -346,7 +359,7 @@ class Writer:
             self._next_generation(old.base + len(taken), tail, groups)
 
     def _checkpoint_when_due(self) -> None:
-        if self._journal.size < CHECKPOINT_BYTES or not self._services.background:
+        if self._journal.load < CHECKPOINT_BYTES or not self._services.background:
             return
         with self._mutex:
             if self._lock is None or (self._thread is not None and self._thread.is_alive()):
@@ -409,7 +422,7 @@ class Writer:
     def _settle_down(self) -> None:
         if self._thread is not None:
             self._thread.join()
-        if self._journal.size >= RELEASE_BYTES and self.checkpoint(wait_s=0.0):
+        if self._journal.load >= RELEASE_BYTES and self.checkpoint(wait_s=0.0):
             return
         self.commit()
 

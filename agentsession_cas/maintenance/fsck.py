@@ -1,0 +1,161 @@
+"""fsck: walk everything a store holds and say what is wrong with it (store.md A12).
+
+Owns the order of the walk: settings, objects, each session by itself, what lies about, and at last what nothing needs.
+Read-only and without a lock, beside live writers. Damage in one place hides none in another. Objects are listed before
+the sessions are read, so that what a writer publishes meanwhile is never called dangling; an import under way may have
+its objects so called until its session is there. Memory: 32 bytes and a set's slot for each object, one body at a time.
+Must not: repair, or decide what is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agentsession_cas.core.header import Header
+from agentsession_cas.errors import AgentSessionError, DiskError, NoSession
+from agentsession_cas.layout import Layout, session_id_of
+from agentsession_cas.maintenance.findings import Finding, FsckReport
+from agentsession_cas.maintenance.fsck_files import is_stale
+from agentsession_cas.maintenance.fsck_session import check_session
+from agentsession_cas.maintenance.survey import Survey
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.headerfile import HEADER_NAME
+from agentsession_cas.sessions.opening import read_header
+from agentsession_cas.sessions.source import hash_of
+
+__all__ = ["Progress", "fsck"]
+
+Progress = Callable[[int, int], None]
+"""Called with how many steps are done and how many there are: the objects are one, each session is one."""
+
+def fsck(
+    layout: Layout, objects: ObjectDatabase, *, fast: bool = False, progress: Progress | None = None
+) -> FsckReport:
+    """Check the whole store (codes in :mod:`~agentsession_cas.maintenance.findings`).
+
+    ``fast`` skips bodies: files, rows, envelopes and the presence of bodies are checked; of objects only envelopes are
+    read, and nothing is said of records, requests, links, blobs and dangling objects.
+    """
+    check = _Check(layout, objects, fast, progress or _silent)
+    check.settings()
+    check.objects()
+    check.sessions()
+    check.leftovers()
+    if not fast:
+        check.dangling()
+    return FsckReport(check.session_count, check.entry_count, check.survey.count, check.findings)
+
+
+def _silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+class _Check:
+    """One check under way."""
+
+    def __init__(self, layout: Layout, objects: ObjectDatabase, fast: bool, progress: Progress) -> None:
+        self._layout = layout
+        self._fs = layout.host.fs
+        self._progress = progress
+        self.survey = Survey(objects, self._header_of, fast=fast)
+        self.findings: list[Finding] = []
+        self.session_count = 0
+        self.entry_count = 0
+
+    def _header_of(self, session: str) -> Header | None:
+        try:
+            return read_header(self._fs, self._layout.session_dir(session))
+        except NoSession:
+            return None
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            return self._fs.listdir(directory)
+        except DiskError as error:
+            self._add("unreadable_file", error.what, directory)
+            self.survey.complete = False
+            return []
+
+    def _add(self, code: str, detail: str, path: str) -> None:
+        self.findings.append(Finding(code, detail, path=path))
+
+    def settings(self) -> None:
+        """The one file that makes a directory a store."""
+        try:
+            Layout.open(self._layout.host, self._layout.root)
+        except AgentSessionError as error:
+            self._add("bad_settings", error.what, f"{self._layout.root}/store.json")
+
+    def objects(self) -> None:
+        """List the objects, and read them all unless the check is a fast one."""
+        error = self.survey.list_objects()
+        if isinstance(error, DiskError):
+            self._add("unreadable_file", error.what, error.where)
+        elif error is not None and self.survey.fast:  # a full check names it below
+            self._add("corrupt_pack", error.what, error.where)
+        if self.survey.fast:
+            return
+        try:
+            for each in self.survey.objects.check():
+                if each.code == "bare_idx" and not is_stale(self._layout.host, each.path):
+                    continue  # a writer puts the idx first: its pack is on the way
+                named = "" if each.digest is None else hash_of(each.digest)
+                self.findings.append(Finding(each.code, each.detail, object=named, path=each.path))
+        except DiskError as failed:
+            self._add("unreadable_file", failed.what, failed.where)
+
+    # --- sessions ---
+
+    def sessions(self) -> None:
+        """Check each session; those that come meanwhile too."""
+        seen: set[str] = set()
+        while new := [name for name in self._names(self._layout.sessions) if name not in seen]:
+            for name in new:
+                self._progress(1 + len(seen), 1 + len(seen | set(new)))
+                seen.add(name)
+                path = f"{self._layout.sessions}/{name}"
+                try:
+                    self._session(name, path)
+                except DiskError as error:
+                    self._add("unreadable_file", error.what, path)
+                    self.survey.complete = False
+        self._progress(1 + len(seen), 1 + len(seen))
+
+    def _session(self, name: str, path: str) -> None:
+        found = self._fs.stat(path)
+        if found is None:
+            return
+        if not found.is_dir or self._is_stray(name, path):
+            self._add("stray_file", "no session", path)
+            return
+        checked = check_session(self._layout, name, self.survey)
+        if checked is not None:
+            self.session_count += 1
+            self.entry_count += checked[0]
+            self.findings += checked[1]
+
+    def _is_stray(self, name: str, path: str) -> bool:
+        """Whether a directory is no session's: by its name, and it has no header."""
+        known = session_id_of(name) or "%%" in name
+        return not known and self._fs.stat(f"{path}/{HEADER_NAME}") is None
+
+    # --- the rest ---
+
+    def leftovers(self) -> None:
+        """What dead processes left in tmp."""
+        for name in self._names(self._layout.tmp):
+            path = f"{self._layout.tmp}/{name}"
+            try:
+                if is_stale(self._layout.host, path):
+                    self._add("stale_tmp", "untouched for more than an hour", path)
+            except DiskError as error:
+                self._add("unreadable_file", error.what, path)
+
+    def dangling(self) -> None:
+        """Objects that no session needs, if that can be told."""
+        if not self.survey.complete:
+            self._add("dangling_unknown", "a session does not read whole", self._layout.sessions)
+            return
+        for place in self.survey.dangling():
+            detail = f"no session needs this of the {place.space.name.lower()}"
+            self.findings.append(Finding("dangling_object", detail, object=hash_of(place.digest), path=place.path))
