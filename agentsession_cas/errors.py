@@ -66,6 +66,7 @@ __all__ = [
     "NotRegular",
     "OmitDivergence",
     "OriginChain",
+    "ProfileDiffers",
     "ReadOnly",
     "ReasonMismatch",
     "RecordMissing",
@@ -233,7 +234,7 @@ class BadRedacted(BadInput):
 
 
 class NotRedacted(BadInput):
-    """A redacted-only store given what was not redacted (format.md §10)."""
+    """What was not redacted where only that may be, or what no redaction reaches (format.md §10)."""
 
     code = "not_redacted"
 
@@ -539,6 +540,12 @@ class HeaderDiffers(Conflict):
     """A held id with another header (store.md A11)."""
 
     code = "header_differs"
+
+
+class ProfileDiffers(Conflict):
+    """A redacted session that holds what its profile's rules, as they are now, do not give (format.md §10)."""
+
+    code = "profile_differs"
 
 
 class RefMoved(Conflict):

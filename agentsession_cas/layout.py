@@ -65,6 +65,8 @@ class Layout:
         self.sessions = f"{root}/sessions"
         self.tmp = f"{root}/tmp"
         self.trash = f"{root}/trash"
+        self.redacted_only = False
+        """Whether the store takes what is redacted alone (format.md §10): a setting that never changes."""
         self._lock_path = f"{root}/locks/store"
 
     @classmethod
@@ -80,6 +82,7 @@ class Layout:
         try:
             settings: Any = orjson.loads(data)
             version = settings["layout"]
+            layout.redacted_only = settings.get("redacted_only") is True
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise Corrupt("the store's settings cannot be read", where=f"{root}/{STORE_FILE}") from error
         if version != LAYOUT_VERSION:
@@ -91,7 +94,7 @@ class Layout:
         return layout
 
     @classmethod
-    def create(cls, host: Host, root: str) -> Layout:
+    def create(cls, host: Host, root: str, *, redacted_only: bool = False) -> Layout:
         """Make a store at ``root``, durably; StoreExists when something else is there. A cut create is completed."""
         fs = host.fs
         found = fs.stat(root)
@@ -107,7 +110,9 @@ class Layout:
             if fs.stat(f"{root}/{name}") is None:
                 fs.mkdir(f"{root}/{name}")
         fs.sync_dir(f"{root}/objects")
-        settings = {"layout": LAYOUT_VERSION, "created_at": ts_from_ns(host.clock.now_ns())}
+        settings: dict[str, Any] = {"layout": LAYOUT_VERSION, "created_at": ts_from_ns(host.clock.now_ns())}
+        if redacted_only:
+            layout.redacted_only = settings["redacted_only"] = True
         publish(host, layout.tmp, f"{root}/{STORE_FILE}", canonical(settings) + b"\n")
         fs.sync_dir(root)
         return layout

@@ -1,8 +1,7 @@
 """The store users open: sessions by id, blobs by hash, all of it in one directory (store.md, cli.md "The library").
 
-Wires layout, objects, sessions, projection and maintenance together, and owns what needs more than one session: where
-a fork's prefix is read from, what a create refuses, and the anchoring of names from outside. Nothing store-wide is read
-or written on open or append.
+Wires layout, objects, sessions, projection and maintenance together, and owns which locks are held meanwhile. Nothing
+store-wide is read or written on open or append.
 """
 
 from __future__ import annotations
@@ -13,51 +12,41 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
-from agentsession_cas.core.contexthash import context_hash_at
-from agentsession_cas.core.facts import Flag
-from agentsession_cas.core.framing import Generation, Record
-from agentsession_cas.core.header import REDACTION_MINOR, Harness, Header, new_header
+from agentsession_cas.core.header import Harness, Header, check_new, new_header
 from agentsession_cas.core.identity import hash_bytes, is_hash, session_id
 from agentsession_cas.core.jsonl import Source
-from agentsession_cas.core.leaf import is_leaf_label
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import PARENTS_BIT
-from agentsession_cas.core.source import EntrySource, path_positions
-from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
+from agentsession_cas.core.spans import check_redacted, check_redacted_header
+from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.tree import Session
 from agentsession_cas.effects.durable import move
 from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import (
     BadBlob,
-    BadConvergence,
     Closed,
-    Corrupt,
-    Damaged,
-    HeadTarget,
-    MediaDiffers,
     NoBlob,
-    NoEntry,
     NoFile,
     NoObject,
-    NoRaise,
     NoSession,
     NoStore,
     ReadOnly,
     SessionExists,
     Usage,
 )
+from agentsession_cas.exchange.catalogue import Catalogue
+from agentsession_cas.exchange.continuation import Relatives
+from agentsession_cas.exchange.forks import anchor, check_base
+from agentsession_cas.exchange.intake import take_session
 from agentsession_cas.exchange.projection import (
     Imported,
-    kept_entries,
     project_session,
     read_for_import,
     sidecar_dir,
-    sidecar_objects,
-    stage_import,
 )
+from agentsession_cas.exchange.redact import Redactions
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.fsck import Progress, fsck
@@ -65,20 +54,16 @@ from agentsession_cas.maintenance.stats import stats
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.journal import JOURNAL_NAME
-from agentsession_cas.sessions.listing import Filter, Summary, summarise
-from agentsession_cas.sessions.opening import Snapshot, create_session, lock_session, open_writer, read_header, snapshot
+from agentsession_cas.sessions.listing import Filter, Summary
+from agentsession_cas.sessions.opening import Snapshot, create_session, lock_session, open_writer, read_header
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services, SyncPolicy
-from agentsession_cas.sessions.source import ChainSource, Prefix, RowSource
-from agentsession_cas.sessions.writer import publish_records
+from agentsession_cas.sessions.source import RowSource
 
 __all__ = ["Store"]
 
-_FORKS_MAX: Final = 64
-"""Forks of forks read through their origins' rows; a longer chain is read from envelopes."""
 
-
-class Store:
+class Store(Relatives, Redactions):
     """A store on a host. Open one with :meth:`open` or :meth:`memory`; close it, or use it as a context manager.
 
     Threads may share a store. A read-only one takes no lock and writes nothing.
@@ -92,6 +77,7 @@ class Store:
         sync: str = SyncPolicy.RECORDS,
         background: bool = True,
         files: Host | None = None,
+        redacted_only: bool = False,
     ) -> None:
         """Wire a store over an open layout; ``files`` is the host that session files are read from and written to."""
         if sync not in (SyncPolicy.RECORDS, SyncPolicy.ALWAYS, SyncPolicy.NEVER):
@@ -102,9 +88,19 @@ class Store:
         self._read_only = read_only
         self._closed = False
         self._objects = ObjectDatabase(layout.host, layout.root)
+        self._catalogue = Catalogue(layout, self._objects)
         self._services = Services(
-            layout.host, layout.tmp, self._objects, layout.shared, _Elsewhere(self), sync, background
+            layout.host,
+            layout.tmp,
+            self._objects,
+            layout.shared,
+            self._catalogue,
+            sync,
+            background,
+            redacted_only or layout.redacted_only,
         )
+        if redacted_only and not layout.redacted_only:
+            self._require_redacted()
 
     @classmethod
     def open(
@@ -116,12 +112,14 @@ class Store:
         sync: str = SyncPolicy.RECORDS,
         host: Host | None = None,
         background: bool = True,
+        redacted_only: bool = False,
     ) -> Self:
         """Open the store at ``path`` (``~`` is the home directory); ``create`` makes one where none is.
 
         ``sync`` says which appends are durable when the caller does not (store.md A5): ``records``, ``always`` or
-        ``never``. ``background`` checkpoints long journals in a thread of their own. Raises NoStore, StoreExists,
-        UnsupportedFormat.
+        ``never``. ``background`` checkpoints long journals in a thread of their own. ``redacted_only`` takes
+        what is redacted alone (format.md §10): a store made so stays so, one that was not is held to it while it is
+        open, and raises NotRedacted for what it holds already. Raises NoStore, StoreExists, UnsupportedFormat.
         """
         host = host or real_host()
         root = str(Path(path).expanduser())
@@ -130,8 +128,8 @@ class Store:
         except NoStore:
             if not create or read_only:
                 raise
-            layout = Layout.create(host, root)
-        return cls(layout, read_only=read_only, sync=sync, background=background)
+            layout = Layout.create(host, root, redacted_only=redacted_only)
+        return cls(layout, read_only=read_only, sync=sync, background=background, redacted_only=redacted_only)
 
     @classmethod
     def memory(cls, *, sync: str = SyncPolicy.RECORDS) -> Self:
@@ -168,20 +166,22 @@ class Store:
         spawned_by: str = "",
         base: str = "",
         media: str = "",
+        redacted: bool = False,
+        redacted_from: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> SessionWriter:
         """Make a session and hold it for writing (store.md A2). What is left out is filled in; or hand over a header.
 
         A ``base`` makes it a fork: it continues from that entry of another session and copies nothing. Raises
         SessionExists, NoEntry for a base not held, HeadTarget for a base that is a leaf label, MediaDiffers,
-        BadConvergence, NoRaise, BadHeader.
+        BadConvergence, NoRaise, BadHeader, RedactedFrom, NotRedacted.
         """
         self._require_writable()
         if header is not None:
             base = header.base
         with ExitStack() as held:
             held.enter_context(self._layout.shared())
-            origin = self._origin_of(base, header.parent_session if header is not None else parent_session)
+            origin = self._catalogue.origin_of(base, header.parent_session if header is not None else parent_session)
             if header is None:
                 now = self._host.clock.now_ns()
                 header = new_header(
@@ -194,18 +194,32 @@ class Store:
                     spawned_by=spawned_by,
                     base=base,
                     media=media or (origin.header.media if origin else "inline"),
+                    redacted=redacted,
+                    redacted_from=redacted_from,
                     extra=extra or {},
                 )
-            context = self._anchor(header, origin) if origin else bytes(32)
+            check_new(header)
+            if self._services.redacted_only:
+                check_redacted_header(header)
+            context = self._anchored(header, origin) if origin else bytes(32)
             writer = create_session(
                 self._services,
                 self._layout.sessions,
                 self._layout.session_dir(header.id),
                 header,
                 base_context=context,
-                prefix_of=self._prefix_of,
+                prefix_of=self._catalogue.prefix_of,
             )
         return SessionWriter(self._services, writer)
+
+    def _anchored(self, header: Header, origin: Snapshot) -> bytes:
+        """Check a fork's base and make its prefix durable; the raw context hash at the base."""
+        try:
+            check_base(header, origin)
+            directory = self._layout.session_dir(origin.header.id)
+            return anchor(self._host.fs, self._objects, directory, origin, header.base)
+        finally:
+            origin.source.close()
 
     def fork(self, session: str, entry: str, **header: Any) -> SessionWriter:
         """Make a session that continues from ``entry`` of ``session``; ``header`` as :meth:`create` takes it."""
@@ -220,7 +234,7 @@ class Store:
         self._require_writable()
         directory = self._layout.session_dir(session)
         writer = open_writer(
-            self._services, self._layout.sessions, directory, session, self._prefix_of, timeout_s
+            self._services, self._layout.sessions, directory, session, self._catalogue.prefix_of, timeout_s
         )
         return SessionWriter(self._services, writer)
 
@@ -233,29 +247,25 @@ class Store:
     def snapshot(self, session: str) -> Snapshot:
         """What :meth:`read` reads, with the state of the files beside it."""
         self._require_open()
-        directory = self._layout.session_dir(session)
-        try:
-            return snapshot(self._host, self._objects, directory, self._prefix_of)
-        except NoSession as error:
-            raise NoSession("the store holds no such session", where=session) from error
+        return self._catalogue.snapshot(session)
 
     def holds(self, session: str) -> bool:
         """Whether the store holds a session of that id."""
         self._require_open()
-        return self._host.fs.stat(self._layout.session_dir(session)) is not None
+        return self._catalogue.holds(session)
+
+    def header_of(self, session: str) -> Header | None:
+        """The header of a session, None when it is not held. Raises Damaged."""
+        self._require_open()
+        try:
+            return read_header(self._host.fs, self._layout.session_dir(session))
+        except NoSession:
+            return None
 
     def session_ids(self) -> list_[str]:
         """The id of every session whose header reads, in no particular order."""
         self._require_open()
-        return [header.id for _, header in self._headers()]
-
-    def _headers(self) -> Iterator[tuple[str, Header]]:
-        for name in self._host.fs.listdir(self._layout.sessions):
-            directory = f"{self._layout.sessions}/{name}"
-            try:
-                yield directory, read_header(self._host.fs, directory)
-            except (NoSession, Damaged):
-                continue
+        return [header.id for _, header in self._catalogue.headers()]
 
     def list(self, *, limit: int = 0, **filters: Any) -> list_[Summary]:
         """Sessions newest first (``created_at``, then id); ``filters`` are the fields of :class:`Filter`.
@@ -263,22 +273,7 @@ class Store:
         ``limit`` 0 lists all. A damaged session is left out: ``fsck`` names it.
         """
         self._require_open()
-        wanted = Filter(**filters)
-        headers = [(d, h) for d, h in self._headers() if wanted.keeps_header(h)]
-        headers.sort(key=lambda each: (ts_to_ns(canonical_ts(each[1].created_at)), each[1].id), reverse=True)
-        listed: list[Summary] = []
-        for directory, _ in headers:
-            try:
-                found = snapshot(self._host, self._objects, directory, _no_prefix)
-                summary = summarise(self._host.fs, directory, found)
-            except (NoSession, Corrupt, NoObject):
-                continue
-            found.source.close()
-            if wanted.keeps(summary):
-                listed.append(summary)
-            if limit and len(listed) >= limit:
-                break
-        return listed
+        return self._catalogue.list(limit, Filter(**filters))
 
     def delete(self, session: str, timeout_s: float = 0.0) -> None:
         """Remove a session, in one step; entries that forks need stay. Raises NoSession, SessionLocked."""
@@ -310,7 +305,7 @@ class Store:
 
         It becomes a mirror unless ``as_record``. Blobs are read from ``media``, else from the directory named after the
         session beside the file. Raises SessionExists, Truncated, MediaDiffers, UnresolvedMigration, RedactedFrom,
-        BlobMismatch, and what reading the file raises; nothing is kept then.
+        BlobMismatch, NotRedacted, and what reading the file raises; nothing is kept then.
         """
         self._require_writable()
         directory = str(media) if media is not None else ""
@@ -328,36 +323,7 @@ class Store:
     def _take(self, session: Session, mark: int, directory: str) -> Imported:
         if self.holds(session.id):
             raise SessionExists("the store holds a session of this id", where=session.id, next_step="delete it first")
-        with self._layout.shared():
-            self._check_media(session.header)
-            blobs, missing = sidecar_objects(self._files.fs, session, directory)
-            staged = stage_import(session, mark, self._host.clock.now_ns())
-            self._objects.publish([*blobs, *staged.objects])
-            writer = create_session(
-                self._services,
-                self._layout.sessions,
-                self._layout.session_dir(session.id),
-                session.header,
-                rows=staged.rows,
-                newest=staged.newest,
-                base_context=staged.base_context,
-                prefix_of=self._prefix_of,
-            )
-        writer.close()
-        unresolved = [name for name in missing if not self._objects.holds(Space.MEDIA, digest_of(name))]
-        own = kept_entries(session) - session.source.base_count
-        mark_name = "record" if mark == Mark.RECORD else "mirror"
-        return Imported(session.id, own, session.leaf, mark_name, unresolved, session.repeated)
-
-    def _check_media(self, header: Header) -> None:
-        """Refuse a fork whose media differs from that of a held session with its base (store.md A2)."""
-        try:
-            origin = self._origin_of(header.base, header.parent_session)
-        except NoEntry:
-            return
-        if origin is not None:
-            origin.source.close()
-            _require_media(header, origin.header)
+        return take_session(self._layout, self._catalogue, self._services, self._files.fs, session, mark, directory)
 
     def project(self, session: str, target: str | Path) -> str:
         """Write a session as a file, its blobs beside it (store.md A10); returns the path. Byte-identical every time.
@@ -378,6 +344,25 @@ class Store:
         finally:
             if isinstance(found.source, RowSource):
                 found.source.close()
+
+    # --- redaction ---
+
+    def _settle(self, session: str) -> None:
+        self._require_writable()
+        journal = self._host.fs.open(f"{self._layout.session_dir(session)}/{JOURNAL_NAME}", write=True)
+        try:
+            journal.sync()
+        finally:
+            journal.close()
+
+    def _keep_whole(self, session: Session) -> None:
+        self._take(session, Mark.RECORD, "")
+
+    def _require_redacted(self) -> None:
+        """Refuse to be held to redacted sessions alone over anything else, or over what cannot be read."""
+        for name in self._host.fs.listdir(self._layout.sessions):
+            with self._reading(read_header(self._host.fs, f"{self._layout.sessions}/{name}").id) as held:
+                check_redacted(held.header, held)
 
     # --- media ---
 
@@ -414,109 +399,6 @@ class Store:
         self._require_open()
         return stats(self._layout, self._objects)
 
-    # --- what needs more than one session ---
-
-    def _prefix_of(self, header: Header, generation: Generation) -> Prefix | None:  # noqa: ARG002
-        """Where a fork's prefix is read from: the session it was made from, else the envelopes themselves."""
-        return self._prefix(header, _FORKS_MAX)
-
-    def _prefix(self, header: Header, forks: int) -> Prefix | None:
-        if not header.base:
-            return None
-        found = self._origin_source(header, forks) if forks else None
-        if found is None:
-            chain = ChainSource(self._objects, header.base)
-            return Prefix(chain, range(len(chain)))
-        source, position = found
-        return Prefix(source, path_positions(source, position))
-
-    def _origin_source(self, header: Header, forks: int) -> tuple[EntrySource, int] | None:
-        directory = self._layout.session_dir(header.parent_session)
-        if not header.parent_session or header.parent_session == header.id:
-            return None
-        try:
-            origin = snapshot(self._host, self._objects, directory, lambda h, _: self._prefix(h, forks - 1))
-            position = origin.source.find(header.base)
-        except (NoSession, Corrupt, NoObject):
-            return None
-        if position >= 0:
-            return origin.source, position
-        origin.source.close()
-        return None
-
-    def _origin_of(self, base: str, parent_session: str) -> Snapshot | None:
-        """The session a fork continues from: the one named when it holds the base, else any (store.md A2)."""
-        if not base:
-            return None
-        named = [parent_session] if parent_session and self.holds(parent_session) else []
-        others = (header.id for _, header in self._headers() if header.id != parent_session)
-        for candidate in (*named, *others):
-            try:
-                found = self.snapshot(candidate)
-            except (NoSession, Corrupt, NoObject):
-                continue
-            if is_hash(base) and found.source.find(base) >= 0:
-                return found
-            found.source.close()
-        raise NoEntry("the store holds no entry to fork at", where=base, next_step="name an entry of a held session")
-
-    def _anchor(self, header: Header, origin: Snapshot) -> bytes:
-        """Check a fork's base, publish what of its path lies in a journal; returns the context digest at the base."""
-        source = origin.source
-        try:
-            position = source.find(header.base)
-            if is_leaf_label(source.facts(position)):
-                raise HeadTarget("a base is never a leaf label", where=header.base, next_step="fork at what it labels")
-            _require_media(header, origin.header)
-            self._check_path(header, origin, position)
-            self._publish_path(origin, position)
-            return self._context_digest(source, position)
-        finally:
-            source.close()
-
-    def _check_path(self, header: Header, origin: Snapshot, position: int) -> None:
-        """Refuse a prefix that names an entry off itself, or one that holds redacted from before 0.13."""
-        source = origin.source
-        early = origin.header.minor < REDACTION_MINOR <= header.minor
-        flags = origin.state.scan.generation.newest.flags if not source.base_count else PARENTS_BIT | Flag.REDACTED
-        for number in range(source.table.base, len(source.table)):
-            flags |= source.table.row(number).flags
-        if not flags & (PARENTS_BIT | (Flag.REDACTED if early else 0)):
-            return
-        path = path_positions(source, position)
-        held = {source.entry_id(at) for at in path}
-        for at in path:
-            entry = source.entry(at)
-            if early and entry.facts.flags & Flag.REDACTED:
-                raise NoRaise("an entry of the prefix holds redacted from before 0.13", where=entry.id)
-            own = (r for r in entry.parents if not r.get("session") or r.get("session") == origin.header.id)
-            if any(reference["entry"] not in held for reference in own):
-                raise BadConvergence(
-                    "the prefix converges an entry off it", where=entry.id, next_step="fork before that entry"
-                )
-
-    def _publish_path(self, origin: Snapshot, position: int) -> None:
-        """Make the path durable as objects, and its session's journal through the base (architecture §3, anchored)."""
-        source, table = origin.source, origin.source.table
-        records: list[Record] = []
-        while position >= source.base_count and source.number(position) >= table.base:
-            records.append(table.pending[source.number(position) - table.base])
-            position = source.parent(position)
-        if not records:
-            return
-        journal = self._host.fs.open(f"{self._layout.session_dir(origin.header.id)}/{JOURNAL_NAME}", write=True)
-        try:
-            journal.sync()
-        finally:
-            journal.close()
-        publish_records(self._objects, records)
-
-    @staticmethod
-    def _context_digest(source: RowSource, position: int) -> bytes:
-        if position >= source.base_count:
-            return source.context_digest(position)
-        return digest_of(context_hash_at(source, position))
-
     # --- the handle ---
 
     def _require_open(self) -> None:
@@ -541,39 +423,3 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _Elsewhere:
-    """What entries may name outside their session, as a store knows it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def has_blob(self, blob: str) -> bool:
-        """Whether the store holds a good copy of the blob."""
-        return self._store.objects.holds(Space.MEDIA, digest_of(blob))
-
-    def has_entry(self, session: str, entry_id: str) -> bool:
-        """Whether the store holds that session and it holds the entry."""
-        try:
-            found = self._store.snapshot(session)
-        except (NoSession, Corrupt, NoObject):
-            return False
-        try:
-            return is_hash(entry_id) and found.source.find(entry_id) >= 0
-        finally:
-            found.source.close()
-
-
-def _require_media(header: Header, origin: Header) -> None:
-    if header.media != origin.media:
-        raise MediaDiffers(
-            f"the session holding the base keeps its media {origin.media}",
-            where=header.id,
-            next_step="use the same media form",
-        )
-
-
-def _no_prefix(header: Header, generation: Generation) -> Prefix | None:  # noqa: ARG001
-    """A listing reads own rows alone."""
-    return None

@@ -149,7 +149,8 @@ def prepare(
     content, body = _content(draft)
     if draft.ts is not None and not is_canonical_ts(draft.ts):
         raise BadID(f"{draft.ts!r} is not the one spelling of a ts", where="/ts", next_step="see format.md §4")
-    entry = Entry.of_content(content, draft.type, body, parent, draft.ts or now(), references)
+    ts = draft.ts or now()
+    entry = Entry.of_content(content, draft.type, body, parent, ts, references, keep_envelope=True)
     if len(content) > _LINE_SURE or references:
         _check_size(entry)
     if draft.id is not None and draft.id != entry.id:

@@ -59,7 +59,19 @@ class Entry:
     ``content_hash`` and ``id`` are ``sha256:`` hashes. Make one with :meth:`seal`, :meth:`from_line` or :meth:`stored`.
     """
 
-    __slots__ = ("_body", "_content", "_facts", "_load", "content_hash", "id", "parent", "parents", "ts", "type")
+    __slots__ = (
+        "_body",
+        "_content",
+        "_envelope",
+        "_facts",
+        "_load",
+        "content_hash",
+        "id",
+        "parent",
+        "parents",
+        "ts",
+        "type",
+    )
 
     id: str
     type: str
@@ -68,6 +80,7 @@ class Entry:
     ts: str
     content_hash: str
     _content: bytes | None
+    _envelope: bytes | None
     _load: Callable[[], bytes] | None
     _body: Json | None
     _facts: Facts | None
@@ -89,16 +102,31 @@ class Entry:
 
     @classmethod
     def of_content(
-        cls, content: bytes, type_: str, body: Mapping[str, Any], parent: str, ts: str, parents: list[Reference]
+        cls,
+        content: bytes,
+        type_: str,
+        body: Mapping[str, Any],
+        parent: str,
+        ts: str,
+        parents: list[Reference],
+        *,
+        keep_envelope: bool = False,
     ) -> Entry:
-        """:meth:`seal` for a caller that has the canonical bytes of ``body``; the entry keeps ``parents`` itself."""
+        """:meth:`seal` for a caller that has the canonical bytes of ``body``; the entry keeps ``parents`` itself.
+
+        ``keep_envelope`` is for one that will ask for the envelope too: it is not made again.
+        """
         entry = cls.__new__(cls)
         entry.type = type_
         entry.parent = parent
         entry.parents = parents
         entry.ts = ts
         entry.content_hash = "sha256:" + sha256(content).hexdigest()
-        entry.id = "sha256:" + sha256(entry.envelope).hexdigest()
+        entry._envelope = None
+        envelope = entry.envelope
+        entry.id = "sha256:" + sha256(envelope).hexdigest()
+        if keep_envelope:
+            entry._envelope = envelope
         entry._content = content
         entry._load = None
         entry._body = None
@@ -162,6 +190,7 @@ class Entry:
         entry.ts = ts
         entry.content_hash = content_hash
         entry._content = None
+        entry._envelope = None
         entry._load = load
         entry._body = None
         entry._facts = facts
@@ -196,6 +225,8 @@ class Entry:
     @property
     def envelope(self) -> bytes:
         """The canonical bytes the id is the hash of."""
+        if self._envelope is not None:
+            return self._envelope
         parent = f'"{self.parent}"' if self.parent else "null"
         parents = f'"parents":{canonical(self.parents).decode()},' if self.parents else ""
         return (

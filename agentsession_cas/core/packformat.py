@@ -1,16 +1,21 @@
-"""Pack bytes: what a pack holds, encode and decode (store.md Part B).
+"""Pack bytes: what a pack holds, decoded (store.md Part B); ``packer`` encodes it.
 
 A pack is a header, blocks, a table of the blocks and a trailer, all integers little-endian:
 
-    header    magic, version, flags, 4 zero bytes                                      16 bytes
-    block     one zstd frame: the lengths of its objects (u32 each), then their bytes  any number
+    header    magic, version, grade, 4 zero bytes                                      16 bytes
+    block     one zstd frame of objects                                                any number
     table     columns: block offsets (u64), first object numbers (u32), each with one more for the end;
-              raw sizes (u32), CRC-32 of the frames (u32), spaces (u8)
+              sizes of what the frames hold (u32), of their objects as they are served (u32), CRC-32 of the frames
+              (u32), spaces (u8), codecs (u8)
     trailer   magic, number of blocks, CRC-32 of the table, SHA-256 of all before it   48 bytes
 
 All objects of a block belong to one space. Objects are numbered from 0 in the order they lie in. A pack does not repeat
 their names: an object's name is the SHA-256 of its bytes, so a pack read through once yields its index, whatever became
-of the idx file. The pack itself is named by the SHA-256 of all its bytes.
+of the idx file. The pack itself is named by the SHA-256 of all its bytes. What a frame holds its codec says:
+
+    PLAIN     the lengths of the objects (u32 each), then their bytes
+
+Space 3 is kept for pieces of long strings, and codec 2 for bodies that name them.
 
 Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing else, and allocate no more than
 ``RAW_MAX`` bytes for a block. Must not know where packs lie or how they are found.
@@ -18,7 +23,6 @@ Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing els
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import sys
 import zlib
@@ -29,44 +33,48 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.zframes import compress, expand_sized
+from agentsession_cas.core.zframes import expand_sized
 from agentsession_cas.errors import Corrupt
 
 __all__ = [
     "HEADER_SIZE",
+    "OBJECTS_MAX",
     "PACKED_MAX",
     "RAW_MAX",
     "TRAILER_SIZE",
     "Block",
     "BlockRef",
-    "Packed",
-    "Packer",
+    "Codec",
+    "Grade",
     "Space",
     "Table",
     "Trailer",
-    "check_header",
     "column",
     "decode_block",
+    "decode_header",
     "decode_trailer",
+    "encode_header",
+    "encode_table",
+    "encode_trailer",
     "table_size",
 ]
 
 _HEADER: Final = struct.Struct("<8sHH4x")
 _TRAILER: Final = struct.Struct("<8sII32s")
-_MAGIC: Final = b"aspack01"
-_END: Final = b"aspkend1"
-_VERSION: Final = 1
+_MAGIC: Final = b"aspack02"
+_END: Final = b"aspkend2"
+_VERSION: Final = 2
 
 HEADER_SIZE: Final = _HEADER.size
 TRAILER_SIZE: Final = _TRAILER.size
-
-BLOCK_RAW: Final = 64 << 10
-"""A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
 
 PACKED_MAX: Final = 64 << 20
 """The longest object a pack takes, in bytes: it bounds what reading a block allocates. Longer ones lie loose."""
 
 RAW_MAX: Final = PACKED_MAX + 4
+
+OBJECTS_MAX: Final = 1 << 24
+"""Objects of one pack, at most: an idx has three bytes for the number of each."""
 
 
 class Space(IntEnum):
@@ -77,19 +85,40 @@ class Space(IntEnum):
     MEDIA = 2
 
 
+class Codec(IntEnum):
+    """How the objects of a block are written inside its frame."""
+
+    PLAIN = 0
+
+
+class Grade(IntEnum):
+    """What a pack is: written in haste at a checkpoint, made to be read every day, or made small."""
+
+    FRESH = 0
+    EVERYDAY = 1
+    ARCHIVE = 2
+
+
 _SPACES: Final = frozenset(Space)
+_CODECS: Final = frozenset(Codec)
+_GRADES: Final = frozenset(Grade)
 
 
 class BlockRef(NamedTuple):
-    """Where a block lies: offset and size of its frame, size and CRC it must have, its objects from ``first`` on."""
+    """Where a block lies: offset and size of its frame, and what must be in it, its objects numbered from ``first`` on.
+
+    ``raw`` bytes are in the frame, ``served`` are those of the objects themselves.
+    """
 
     offset: int
     size: int
     raw: int
+    served: int
     crc: int
     first: int
     objects: int
     space: Space
+    codec: Codec
 
 
 class Trailer(NamedTuple):
@@ -98,19 +127,6 @@ class Trailer(NamedTuple):
     blocks: int
     table_crc: int
     digest: bytes
-
-
-class Packed(NamedTuple):
-    """The end of a pack being written, the name of the whole, and what an index of it needs.
-
-    ``digests`` are those of the objects by number.
-    """
-
-    tail: bytes
-    name: bytes
-    size: int
-    table: bytes
-    digests: list[bytes]
 
 
 def column(view: memoryview, code: str) -> Sequence[int]:
@@ -122,22 +138,29 @@ def column(view: memoryview, code: str) -> Sequence[int]:
     return swapped
 
 
-def _bytes_of(code: str, values: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(values)}{code}", *values)
+# --- header and trailer ----------------------------------------------------------------------------------------------
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+def encode_header(grade: Grade) -> bytes:
+    """The first ``HEADER_SIZE`` bytes of a pack."""
+    return _HEADER.pack(_MAGIC, _VERSION, grade)
 
 
-def check_header(data: bytes) -> None:
-    """Raise Corrupt unless ``data``, the first ``HEADER_SIZE`` bytes, is a header this version reads."""
+def decode_header(data: bytes) -> Grade:
+    """The grade in the first ``HEADER_SIZE`` bytes of a pack; raises Corrupt for a header this version cannot read."""
     if len(data) != HEADER_SIZE:
         raise Corrupt("a pack too short for its header")
-    magic, version, flags = _HEADER.unpack(data)
-    if magic != _MAGIC:
+    magic, version, grade = _HEADER.unpack(data)
+    if magic[:6] != _MAGIC[:6]:
         raise Corrupt("no pack begins like this")
-    if version != _VERSION or flags:
-        raise Corrupt(f"a pack of version {version}, flags {flags:#x}", next_step="use a newer agentsession-cas")
+    if magic != _MAGIC or version != _VERSION or grade not in _GRADES:
+        raise Corrupt(f"a pack of version {version}, grade {grade}", next_step="use a newer agentsession-cas")
+    return Grade(grade)
+
+
+def encode_trailer(blocks: int, table: bytes, digest: bytes) -> bytes:
+    """The last ``TRAILER_SIZE`` bytes; ``digest`` is the SHA-256 of all before them, the table included."""
+    return _TRAILER.pack(_END, blocks, zlib.crc32(table), digest)
 
 
 def decode_trailer(data: bytes) -> Trailer:
@@ -150,9 +173,29 @@ def decode_trailer(data: bytes) -> Trailer:
     return Trailer(blocks, crc, digest)
 
 
+# --- table -----------------------------------------------------------------------------------------------------------
+
+
 def table_size(blocks: int) -> int:
     """Bytes of the table of that many blocks. The table ends where the trailer begins."""
-    return (8 + 4) * (blocks + 1) + (4 + 4 + 1) * blocks
+    return (8 + 4) * (blocks + 1) + (4 + 4 + 4 + 1 + 1) * blocks
+
+
+def encode_table(refs: Sequence[BlockRef]) -> bytes:
+    """The table of blocks that lie one behind the other."""
+    end, objects = (refs[-1].offset + refs[-1].size, refs[-1].first + refs[-1].objects) if refs else (HEADER_SIZE, 0)
+    count = len(refs)
+    return b"".join(
+        (
+            struct.pack(f"<{count + 1}Q", *[ref.offset for ref in refs], end),
+            struct.pack(f"<{count + 1}I", *[ref.first for ref in refs], objects),
+            struct.pack(f"<{count}I", *[ref.raw for ref in refs]),
+            struct.pack(f"<{count}I", *[ref.served for ref in refs]),
+            struct.pack(f"<{count}I", *[ref.crc for ref in refs]),
+            bytes([ref.space for ref in refs]),
+            bytes([ref.codec for ref in refs]),
+        )
+    )
 
 
 class Table:
@@ -161,32 +204,47 @@ class Table:
     What its columns say is tested where it is used, not before: a pack may have 100,000 blocks and a reader want one.
     """
 
-    __slots__ = ("_crcs", "_firsts", "_offsets", "_raws", "_spaces", "blocks", "data", "objects")
+    __slots__ = ("_codecs", "_crcs", "_firsts", "_offsets", "_raws", "_served", "_spaces", "blocks", "data", "objects")
 
     def __init__(self, data: bytes | memoryview, blocks: int) -> None:
         """``data`` is the whole table, its CRC-32 already compared. Raises Corrupt when its size is another."""
         if len(data) != table_size(blocks):
             raise Corrupt(f"a pack's table of {len(data)} bytes for {blocks} blocks")
         view = memoryview(data)
-        ends = list(accumulate((8 * (blocks + 1), 4 * (blocks + 1), 4 * blocks, 4 * blocks, blocks)))
+        ends = list(accumulate((8 * (blocks + 1), 4 * (blocks + 1), 4 * blocks, 4 * blocks, 4 * blocks, blocks)))
         self.data = view
         self.blocks = blocks
         self._offsets = column(view[: ends[0]], "Q")
         self._firsts = column(view[ends[0] : ends[1]], "I")
         self._raws = column(view[ends[1] : ends[2]], "I")
-        self._crcs = column(view[ends[2] : ends[3]], "I")
-        self._spaces = view[ends[3] :]
+        self._served = column(view[ends[2] : ends[3]], "I")
+        self._crcs = column(view[ends[3] : ends[4]], "I")
+        self._spaces = view[ends[4] : ends[5]]
+        self._codecs = view[ends[5] :]
         self.objects = self._firsts[blocks]
+        if self.objects > OBJECTS_MAX:
+            raise Corrupt(f"a pack's table of {self.objects} objects")
 
     def block(self, number: int) -> BlockRef:
-        """The block of that number, from 0; raises Corrupt when the table does not make sense there."""
+        """The block of that number; raises Corrupt when the table's words about it make no sense."""
         offset, end = self._offsets[number], self._offsets[number + 1]
-        first, behind = self._firsts[number], self._firsts[number + 1]
-        raw, space = self._raws[number], self._spaces[number]
-        count = behind - first
-        if not (HEADER_SIZE <= offset < end and 0 < 4 * count <= raw <= RAW_MAX and space in _SPACES):
+        first, raw = self._firsts[number], self._raws[number]
+        count = min(self._firsts[number + 1], self.objects) - first
+        space, codec = self._spaces[number], self._codecs[number]
+        sane = HEADER_SIZE <= offset < end and count > 0 and 0 < raw <= RAW_MAX
+        if not (sane and space in _SPACES and codec in _CODECS):
             raise Corrupt(f"block {number} of a pack's table makes no sense")
-        return BlockRef(offset, end - offset, raw, self._crcs[number], first, count, Space(space))
+        return BlockRef(
+            offset,
+            end - offset,
+            raw,
+            self._served[number],
+            self._crcs[number],
+            first,
+            count,
+            Space(space),
+            Codec(codec),
+        )
 
     def block_of(self, number: int) -> int:
         """The block that holds the object of that number; raises Corrupt when none does."""
@@ -199,9 +257,12 @@ class Table:
         """The space of a block's objects, as the table has it."""
         return self._spaces[block]
 
-    def logical_size(self) -> int:
+    def served_size(self) -> int:
         """Bytes of all objects, as they are served."""
-        return sum(self._raws) - 4 * self.objects
+        return sum(self._served)
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
 
 
 class Block:
@@ -231,91 +292,10 @@ def decode_block(ref: BlockRef, frame: bytes) -> Block:
     if zlib.crc32(frame) != ref.crc:
         raise Corrupt("a block fails its checksum")
     data = expand_sized(frame, ref.raw)
+    if 4 * ref.objects > len(data):
+        raise Corrupt("a block too short for its objects")
     lengths = struct.unpack_from(f"<{ref.objects}I", data)
     ends = list(accumulate(lengths, initial=4 * ref.objects))
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
     return Block(data, ends, ref.first)
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-class _Group:
-    """Objects of one space that wait for their block to fill."""
-
-    __slots__ = ("digests", "pieces", "size")
-
-    def __init__(self) -> None:
-        self.digests: list[bytes] = []
-        self.pieces: list[bytes] = []
-        self.size = 0
-
-    def add(self, digest: bytes, data: bytes) -> None:
-        self.digests.append(digest)
-        self.pieces.append(data)
-        self.size += 4 + len(data)
-
-
-class Packer:
-    """Writes one pack, piece by piece: write what ``add`` returns in that order, then the tail ``finish`` returns.
-
-    Small objects of one space share blocks in the order they come. The bytes depend on nothing but objects, order and
-    the version of zstd.
-    """
-
-    def __init__(self) -> None:
-        header = _HEADER.pack(_MAGIC, _VERSION, 0)
-        self._hash = hashlib.sha256(header)
-        self._unwritten = header
-        self._groups = {space: _Group() for space in Space}
-        self._offsets = [len(header)]
-        self._firsts = [0]
-        self._raws: list[int] = []
-        self._crcs: list[int] = []
-        self._spaces: list[int] = []
-        self._digests: list[bytes] = []
-
-    def add(self, space: Space, digest: bytes, data: bytes) -> bytes:
-        """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
-        if len(data) >= BLOCK_RAW:
-            alone = _Group()
-            alone.add(digest, data)
-            return self._block(space, alone)
-        group = self._groups[space]
-        group.add(digest, data)
-        if group.size < BLOCK_RAW:
-            return b""
-        self._groups[space] = _Group()
-        return self._block(space, group)
-
-    def finish(self) -> Packed:
-        """The rest of the pack. At least one object must have been added."""
-        last = b"".join(self._block(space, group) for space, group in self._groups.items() if group.digests)
-        table = b"".join(
-            (
-                _bytes_of("Q", self._offsets),
-                _bytes_of("I", self._firsts),
-                _bytes_of("I", self._raws),
-                _bytes_of("I", self._crcs),
-                bytes(self._spaces),
-            )
-        )
-        self._hash.update(table)
-        trailer = _TRAILER.pack(_END, len(self._raws), zlib.crc32(table), self._hash.digest())
-        self._hash.update(trailer)
-        size = self._offsets[-1] + len(table) + len(trailer)
-        return Packed(last + table + trailer, self._hash.digest(), size, table, self._digests)
-
-    def _block(self, space: Space, group: _Group) -> bytes:
-        raw = _bytes_of("I", [len(piece) for piece in group.pieces]) + b"".join(group.pieces)
-        frame = compress(raw)
-        self._hash.update(frame)
-        self._offsets.append(self._offsets[-1] + len(frame))
-        self._digests += group.digests
-        self._firsts.append(len(self._digests))
-        self._raws.append(len(raw))
-        self._crcs.append(zlib.crc32(frame))
-        self._spaces.append(space)
-        frame, self._unwritten = self._unwritten + frame, b""
-        return frame

@@ -1,68 +1,119 @@
 """Idx bytes: where the objects of one pack lie, encode and decode (store.md Part B).
 
 An idx is derived: the pack alone yields it. It copies the pack's table, so that a read needs nothing else of the pack
-than one block. All integers are little-endian:
+than one block, and knows of each object its *key*, the first 48 bits of its digest: a row found says where an object
+may lie, and its bytes say whether they are it. All integers are little-endian:
 
-    header    magic, version, flags, blocks, objects, name and size of the pack, CRC-32 of all up to the rows
+    header    magic, version, bits, blocks, objects, name and size of the pack, CRC-32 of all up to the rows
     table     as in the pack
-    fan-out   for each first byte of a digest the rows up to and with it (256 u32)
-    sums      for each first byte the CRC-32 of its rows (256 u32)
-    rows      sorted by digest, in three columns: the first 8 bytes of the digest as a number (u64), the other 24, the
-              object's number in the pack (u32)
+    ends      for each value of a key's first ``bits`` bits the rows up to and with it (u32 each)
+    sums      for each of them the CRC-32 of its rows (u32 each)
+    rows      sorted by the first 32 bits of the key, in four columns: those bits (u32), the other 16 (u16), the
+              object's number in the pack (u16 and, its high bits, u8)
 
-The rows of one first byte are tested when the first of them is wanted: opening a large idx reads little of it, and a
-damaged row is never taken for an absent object. Pure: bytes that are no idx raise Corrupt and nothing else.
+The rows of one bucket, some 256, are tested when the first of them is wanted: opening a large idx reads little of it,
+and a damaged row is never taken for an absent object. Pure: bytes that are no idx raise Corrupt and nothing else.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
-from agentsession_cas.core.packformat import Table, column, table_size
+from agentsession_cas.core.packformat import OBJECTS_MAX, Table, column, table_size
 from agentsession_cas.errors import Corrupt
 
-__all__ = ["Index", "Row", "encode_index"]
+__all__ = ["Index", "encode_index", "key_of", "keys_of"]
 
 _HEADER: Final = struct.Struct("<8sHHII32sQ")
 _CRC: Final = struct.Struct("<I")
-_MAGIC: Final = b"aspidx01"
-_VERSION: Final = 1
-_FAN: Final = 256
-_FAN_SIZE: Final = 4 * _FAN
-_REST: Final = 24
-_WIDTHS: Final = (8, _REST, 4)
+_MAGIC: Final = b"aspidx02"
+_VERSION: Final = 2
+_BITS_MAX: Final = 16
+_WIDTHS: Final = (4, 2, 2, 1)
+_SLICE: Final = 1024
+"""Rows sorted or gathered between two rests: a millisecond or less."""
 
 
-class Row(NamedTuple):
-    """One object of a pack: its digest and its number there."""
-
-    digest: bytes
-    number: int
+def key_of(digest: bytes) -> int:
+    """The key of a digest: its first 48 bits."""
+    return int.from_bytes(digest[:6], "big")
 
 
-def encode_index(name: bytes, size: int, table: bytes, rows: list[Row]) -> bytes:
-    """The idx of the pack of that name (its raw digest), size and table. ``rows`` are its objects, in any order."""
-    rows = sorted(rows)
-    digests = [row.digest for row in rows]
-    counts = [0] * _FAN
-    for digest in digests:
-        counts[digest[0]] += 1
-    ends = list(accumulate(counts, initial=0))
-    columns = (
-        b"".join([digest[7::-1] for digest in digests]),
-        b"".join([digest[8:] for digest in digests]),
-        struct.pack(f"<{len(rows)}I", *[row.number for row in rows]),
-    )
-    sums = [_checksum_rows(columns, low, high) for low, high in pairwise(ends)]
+def keys_of(digests: Sequence[bytes]) -> list[int]:
+    """The keys of many digests, each of 32 bytes."""
+    words = array("Q", b"".join(digests))[::4]
+    if sys.byteorder == "little":
+        words.byteswap()
+    return [word >> 16 for word in words]
+
+
+def _no_rest() -> None:
+    """Go on at once."""
+
+
+def encode_index(
+    name: bytes, size: int, table: bytes, keys: Sequence[int], rest: Callable[[], object] = _no_rest
+) -> bytes:
+    """The idx of the pack of that name (its raw digest), size and table; ``keys`` are its objects' by number.
+
+    ``rest`` is called every millisecond or so of work: others may want to run.
+    """
+    bits = min(_BITS_MAX, (len(keys) >> 8).bit_length())
+    buckets = _sorted_buckets(keys, bits, rest)
+    ends = list(accumulate(map(len, buckets)))
+    sums: list[int] = []
+    columns: tuple[list[bytes], ...] = ([], [], [], [])
+    for bucket in buckets:
+        rows = _rows_of(bucket, keys)
+        sums.append(_checksum(*rows))
+        for whole, part in zip(columns, rows, strict=True):
+            whole.append(part)
+        rest()
     blocks = (len(table) - table_size(0)) // (table_size(1) - table_size(0))
-    header = _HEADER.pack(_MAGIC, _VERSION, 0, blocks, len(rows), name, size)
-    front = table + struct.pack(f"<{2 * _FAN}I", *ends[1:], *sums)
-    return b"".join((header, _CRC.pack(_checksum(header, front)), front, *columns))
+    header = _HEADER.pack(_MAGIC, _VERSION, bits, blocks, len(keys), name, size)
+    front = table + struct.pack(f"<{2 * len(buckets)}I", *ends, *sums)
+    return b"".join((header, _CRC.pack(_checksum(header, front)), front, *(part for each in columns for part in each)))
+
+
+def _sorted_buckets(keys: Sequence[int], bits: int, rest: Callable[[], object]) -> list[array[int]]:
+    """Rows as integers, the key's first 32 bits above the number, sorted bucket by bucket."""
+    if len(keys) <= _SLICE:
+        rows = sorted([key >> 16 << 24 | number for number, key in enumerate(keys)])
+        cuts = [bisect_left(rows, bucket << 56 - bits) for bucket in range((1 << bits) + 1)]
+        return [array("Q", rows[low:high]) for low, high in pairwise(cuts)]
+    buckets = [array("Q") for _ in range(1 << bits)]
+    shift = 48 - bits
+    for start in range(0, len(keys), _SLICE):
+        for number, key in enumerate(keys[start : start + _SLICE], start):
+            buckets[key >> shift].append(key >> 16 << 24 | number)
+        rest()
+    for at, bucket in enumerate(buckets):
+        buckets[at] = array("Q", sorted(bucket))
+        if not at & 3:
+            rest()
+    return buckets
+
+
+def _rows_of(bucket: array[int], keys: Sequence[int]) -> tuple[bytes, bytes, bytes, bytes]:
+    """The four columns of sorted rows: a row's bytes are three of the number, then four of the key."""
+    if sys.byteorder != "little":
+        bucket.byteswap()
+    data = bucket.tobytes()
+    lows, heads = bytearray(2 * len(bucket)), bytearray(4 * len(bucket))
+    for at in range(2):
+        lows[at::2] = data[at::8]
+    for at in range(4):
+        heads[at::4] = data[3 + at :: 8]
+    highs = data[2::8]
+    tails = [keys[low | high << 16] & 0xFFFF for low, high in zip(column(memoryview(lows), "H"), highs, strict=True)]
+    return bytes(heads), struct.pack(f"<{len(tails)}H", *tails), bytes(lows), highs
 
 
 def _checksum(*pieces: bytes | memoryview) -> int:
@@ -70,10 +121,6 @@ def _checksum(*pieces: bytes | memoryview) -> int:
     for piece in pieces:
         crc = zlib.crc32(piece, crc)
     return crc
-
-
-def _checksum_rows(columns: Sequence[bytes | memoryview], low: int, high: int) -> int:
-    return _checksum(*[data[width * low : width * high] for data, width in zip(columns, _WIDTHS, strict=True)])
 
 
 class Index:
@@ -85,10 +132,12 @@ class Index:
     __slots__ = (
         "_columns",
         "_ends",
-        "_numbers",
-        "_prefixes",
-        "_rests",
+        "_heads",
+        "_highs",
+        "_lows",
+        "_shift",
         "_sums",
+        "_tails",
         "_tested",
         "objects",
         "pack_name",
@@ -100,66 +149,98 @@ class Index:
         view = memoryview(data)
         if len(view) < _HEADER.size + _CRC.size:
             raise Corrupt("an idx too short for its header")
-        magic, version, flags, blocks, objects, name, size = _HEADER.unpack_from(view)
-        if magic != _MAGIC:
+        magic, version, bits, blocks, objects, name, size = _HEADER.unpack_from(view)
+        if magic[:6] != _MAGIC[:6]:
             raise Corrupt("no idx begins like this")
-        if version != _VERSION or flags:
-            raise Corrupt(f"an idx of version {version}, flags {flags:#x}", next_step="use a newer agentsession-cas")
+        if magic != _MAGIC or version != _VERSION or bits > _BITS_MAX or objects > OBJECTS_MAX:
+            raise Corrupt(f"an idx of version {version} that cannot be read")
         start = _HEADER.size + _CRC.size
-        lengths = (table_size(blocks), _FAN_SIZE, _FAN_SIZE, *(width * objects for width in _WIDTHS))
+        lengths = (table_size(blocks), 4 << bits, 4 << bits, *(width * objects for width in _WIDTHS))
         ends = list(accumulate(lengths, initial=start))
         if len(view) != ends[-1]:
             raise Corrupt("an idx of another size than its header says")
         if _checksum(view[: _HEADER.size], view[start : ends[3]]) != _CRC.unpack_from(view, _HEADER.size)[0]:
             raise Corrupt("an idx whose front fails its checksum")
-        table, fan, sums, prefixes, rests, numbers = (view[low:high] for low, high in pairwise(ends))
+        table, fan, sums, heads, tails, lows, highs = (view[low:high] for low, high in pairwise(ends))
         self.table = Table(table, blocks)
         self.objects = objects
         self.pack_name = name
         self.pack_size = size
+        self._shift = 32 - bits
         self._ends = [0, *column(fan, "I")]
         self._sums = column(sums, "I")
-        self._columns = (prefixes, rests, numbers)
-        self._prefixes = column(prefixes, "Q")
-        self._rests = rests
-        self._numbers = column(numbers, "I")
-        self._tested = bytearray(_FAN)
+        self._columns = (heads, tails, lows, highs)
+        self._heads = column(heads, "I")
+        self._tails = column(tails, "H")
+        self._lows = column(lows, "H")
+        self._highs = highs
+        self._tested = bytearray(1 << bits)
         if self._ends[-1] != objects or any(low > high for low, high in pairwise(self._ends)):
             raise Corrupt("an idx whose fan-out makes no sense")
+        if self.table.objects != objects:
+            raise Corrupt("an idx of more or fewer objects than its table has")
 
-    def find(self, space: int, digest: bytes) -> tuple[int, int] | None:
-        """Block and number of the object in the pack, None when it is not there. Raises Corrupt on a damaged row."""
-        first = digest[0]
-        low, high = self._ends[first], self._ends[first + 1]
-        if not self._tested[first]:
-            self._test(first)
-        prefix = int.from_bytes(digest[:8], "big")
-        at = bisect_left(self._prefixes, prefix, low, high)
-        while at < high and self._prefixes[at] == prefix:
-            number = self._numbers[at]
-            block = self.table.block_of(number)
-            if self._rests[_REST * at : _REST * (at + 1)] == digest[8:] and self.table.space_of(block) == space:
-                return block, number
+    def places(self, space: int, digest: bytes) -> list[tuple[int, int]]:
+        """Block and number of every object of a space that has the digest's key: one at most, but by chance.
+
+        Raises Corrupt on a damaged row.
+        """
+        key = key_of(digest)
+        heads, tail, high = self._heads, key & 0xFFFF, self._end_of(key)
+        found: list[tuple[int, int]] = []
+        at = self._first(key)
+        while at < high and heads[at] == key >> 16:
+            if self._tails[at] == tail:
+                number = self._lows[at] | self._highs[at] << 16
+                block = self.table.block_of(number)
+                if self.table.space_of(block) == space:
+                    found.append((block, number))
             at += 1
-        return None
+        return found
 
-    def rows(self) -> Iterator[Row]:
-        """All objects in the order they lie in the pack. Raises Corrupt on a damaged row, before the first."""
+    def among(self, keys: Iterable[int]) -> list[int]:
+        """Those of ``keys`` whose first 32 bits some object has. Raises Corrupt on a damaged row."""
+        heads, count = self._heads, self.objects
+        return [key for key in keys if (at := self._first(key)) < count and heads[at] == key >> 16]
+
+    def _end_of(self, key: int) -> int:
+        end: int = self._ends[(key >> 16 >> self._shift) + 1]
+        return end
+
+    def _first(self, key: int) -> int:
+        """The first row not below a key's first 32 bits, its bucket tested."""
+        head = key >> 16
+        bucket = head >> self._shift
+        if not self._tested[bucket]:
+            self._test(bucket)
+        return bisect_left(self._heads, head, self._ends[bucket], self._ends[bucket + 1])
+
+    def keys(self) -> array[int]:
+        """The key of every object by number. Raises Corrupt on a damaged row."""
         self.test()
-        for at in sorted(range(self.objects), key=self._numbers.__getitem__):
-            rest = self._rests[_REST * at : _REST * (at + 1)]
-            yield Row(self._prefixes[at].to_bytes(8, "big") + rest.tobytes(), self._numbers[at])
+        keys = array("Q", bytes(8 * self.objects))
+        for head, tail, low, high in zip(self._heads, self._tails, self._lows, self._highs, strict=True):
+            number = low | high << 16
+            if number >= self.objects:
+                raise Corrupt(f"an idx row names object {number} of {self.objects}")
+            keys[number] = head << 16 | tail
+        return keys
+
+    def key_set(self) -> set[int]:
+        """Every key, in no order. Raises Corrupt on a damaged row."""
+        self.test()
+        return {head << 16 | tail for head, tail in zip(self._heads, self._tails, strict=True)}
 
     def test(self) -> None:
         """Raise Corrupt when any row is damaged."""
-        for first in range(_FAN):
-            self._test(first)
+        for bucket, tested in enumerate(self._tested):
+            if not tested:
+                self._test(bucket)
 
-    def _test(self, first: int) -> None:
-        """Test the rows whose digests begin with that byte, once."""
-        if self._tested[first]:
-            return
-        low, high = self._ends[first], self._ends[first + 1]
-        if _checksum_rows(self._columns, low, high) != self._sums[first]:
-            raise Corrupt(f"idx rows of digests that begin with {first:02x} fail their checksum")
-        self._tested[first] = 1
+    def _test(self, bucket: int) -> None:
+        """Test the rows of a bucket."""
+        low, high = self._ends[bucket], self._ends[bucket + 1]
+        rows = [data[width * low : width * high] for data, width in zip(self._columns, _WIDTHS, strict=True)]
+        if _checksum(*rows) != self._sums[bucket]:
+            raise Corrupt(f"the idx rows of bucket {bucket} fail their checksum")
+        self._tested[bucket] = 1

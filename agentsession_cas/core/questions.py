@@ -19,7 +19,7 @@ from agentsession_cas.core.contexthash import context_hash_at
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.links import Callee
-from agentsession_cas.core.outputs import request_context, verify_response
+from agentsession_cas.core.outputs import request_context, request_hash_for, verify_response
 from agentsession_cas.core.queue import pending_queued
 from agentsession_cas.core.recordwalk import verify_records
 from agentsession_cas.core.runs import Run
@@ -60,6 +60,25 @@ class Questions(ABC):
     def request_context(self, response: str) -> Context:
         """The context of the request a response entry answered (format.md §6). Raises NoEntry, BadInput, FirstKept."""
         return request_context(self.source, self._entry_at(response))
+
+    def request_hash_for(self, parent: str, response: Entry | Draft) -> str:
+        """The request hash a response would verify with below ``parent``, "" being the leaf. Raises NoEntry, FirstKept.
+
+        Its output items, which name its ``response_id``, are on that path already.
+        """
+        response_id = str(response.body.get("response_id") or "")
+        return request_hash_for(self.source, self._at(parent or None), response_id)
+
+    def set_request_hash(self, draft: Draft) -> Draft:
+        """A response with the request hash it has below its parent, when it carries one at all (format.md §10).
+
+        For a response redacted from another, just before it is appended. Clear the hash of one that did not verify
+        there. Raises as :meth:`request_hash_for`.
+        """
+        if not draft.body.get("request_hash"):
+            return draft
+        body = {**draft.body, "request_hash": self.request_hash_for(draft.parent or "", draft)}
+        return Draft(draft.type, body, parent=draft.parent, parents=draft.parents, ts=draft.ts)
 
     def verify(self, response: str) -> None:
         """Check the request hash of a response entry (format.md §6).

@@ -81,6 +81,9 @@ class Row(NamedTuple):
     call: int
 
 
+_NOTED: Final = frozenset({int(Code.INFO), int(Code.LINK)})
+
+
 class Newest(NamedTuple):
     """References (0: none) of the newest row that is no entry, that names the session, that continues it.
 
@@ -96,13 +99,13 @@ class Newest(NamedTuple):
         """What is newest once row ``number`` is the last one."""
         if row.code > 127:
             return self._replace(special=ref_to(number))
+        if row.code not in _NOTED and not row.flags & ~self.flags:
+            return self
         named = continued = 0
         if row.code == Code.INFO and row.flags & Flag.NAMED:
             named = ref_to(number)
         elif row.code == Code.LINK and row.kind == Kind.CONTINUED_IN:
             continued = ref_to(number)
-        if not (named or continued or row.flags & ~self.flags):
-            return self
         return Newest(self.special, named or self.named, continued or self.continued, self.flags | row.flags)
 
 

@@ -1,22 +1,43 @@
 """zstd frames: the one compression of the store, for loose objects and for the blocks of packs (store.md Part B).
 
-Owns level and contexts, which are costly to make and so kept per thread. Bytes that are no whole frame raise Corrupt
-and nothing else; what a frame merely claims about its size allocates little.
+Owns levels, trained dictionaries as bytes, and contexts, which are costly to make and so kept per thread. Bytes that
+are no whole frame raise Corrupt and nothing else; what a frame merely claims about its size allocates little.
+
+A dictionary's id is part of the SHA-256 of what it holds, so it tells whether it is whole, and a frame made with it
+names it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Sequence
 from typing import Final
 
 import zstandard
 
 from agentsession_cas.errors import Corrupt
 
-__all__ = ["FRAME_HEAD_MAX", "claimed_size", "compress", "expand", "expand_sized"]
+__all__ = [
+    "FAST",
+    "FRAME_HEAD_MAX",
+    "SMALL",
+    "STEADY",
+    "Dictionary",
+    "claimed_size",
+    "compress",
+    "dictionary_of",
+    "expand",
+    "expand_sized",
+    "train",
+]
 
-LEVEL: Final = 3
-"""More costs the write path ten times as much for little."""
+FAST: Final = 1
+"""The level of what is written while others wait. More costs several times as much for little."""
+STEADY: Final = 5
+"""The level of what is written once, at leisure, and read every day."""
+SMALL: Final = 9
+"""The level of what is to be small. More costs ten times as much for a few percent."""
 
 FRAME_HEAD_MAX: Final = 18
 """Bytes of a frame that hold all of its head."""
@@ -24,19 +45,71 @@ FRAME_HEAD_MAX: Final = 18
 _AT_ONCE_MAX: Final = 1 << 20
 """Bytes allocated on a frame's word. What claims to be longer grows as it is read."""
 
+_DICTIONARY_HEAD: Final = 8
+"""Bytes of magic and id that a trained dictionary begins with."""
+_MAGIC: Final = b"\x37\xa4\x30\xec"
+_IDS: Final = range(1 << 15, 1 << 31)
+"""Dictionary ids that anyone may use."""
+
+
+class Dictionary:
+    """A trained dictionary, checked against its id. Threads may share it."""
+
+    __slots__ = ("data", "id", "zstd")
+
+    def __init__(self, data: bytes) -> None:
+        """``data`` is the dictionary in zstd's own form; raises Corrupt when its id is not that of what it holds."""
+        found = int.from_bytes(data[4:_DICTIONARY_HEAD], "little")
+        if data[:4] != _MAGIC or found != _id_of(data):
+            raise Corrupt("a dictionary that is not what its id says")
+        self.id = found
+        self.data = data
+        self.zstd = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+        self.zstd.precompute_compress(level=STEADY)
+
+
+def _id_of(data: bytes) -> int:
+    word = int.from_bytes(hashlib.sha256(data[_DICTIONARY_HEAD:]).digest()[:8], "big")
+    return _IDS[word % len(_IDS)]
+
+
+def train(samples: Sequence[bytes], size: int) -> Dictionary | None:
+    """A dictionary of at most ``size`` bytes made for what ``samples`` are of; None when they do not yield one."""
+    try:
+        data = zstandard.train_dictionary(size, list(samples)).as_bytes()
+    except zstandard.ZstdError:
+        return None
+    return Dictionary(data[:4] + _id_of(data).to_bytes(4, "little") + data[_DICTIONARY_HEAD:])
+
 
 class _Contexts(threading.local):
     def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=LEVEL)
-        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[tuple[int, int], zstandard.ZstdCompressor] = {}
+        self.decompressors: dict[int, zstandard.ZstdDecompressor] = {}
+
+    def compressor(self, level: int, dictionary: Dictionary | None) -> zstandard.ZstdCompressor:
+        key = (level, dictionary.id if dictionary is not None else 0)
+        found = self.compressors.get(key)
+        if found is None:
+            zstd = dictionary.zstd if dictionary is not None else None
+            found = self.compressors[key] = zstandard.ZstdCompressor(level=level, dict_data=zstd)
+        return found
+
+    def decompressor(self, dictionary: Dictionary | None) -> zstandard.ZstdDecompressor:
+        key = dictionary.id if dictionary is not None else 0
+        found = self.decompressors.get(key)
+        if found is None:
+            zstd = dictionary.zstd if dictionary is not None else None
+            found = self.decompressors[key] = zstandard.ZstdDecompressor(dict_data=zstd)
+        return found
 
 
 _contexts = _Contexts()
 
 
-def compress(data: bytes) -> bytes:
-    """``data`` as one frame that says its size."""
-    return _contexts.compressor.compress(data)
+def compress(data: bytes, level: int = FAST, dictionary: Dictionary | None = None) -> bytes:
+    """``data`` as one frame that says its size and, if it was made with one, its dictionary."""
+    return _contexts.compressor(level, dictionary).compress(data)
 
 
 def claimed_size(frame: bytes) -> int:
@@ -50,12 +123,20 @@ def claimed_size(frame: bytes) -> int:
     return size
 
 
-def expand_sized(frame: bytes, size: int) -> bytes:
+def dictionary_of(frame: bytes) -> int:
+    """The id of the dictionary a frame was made with, 0 for none; raises Corrupt when it is no frame."""
+    try:
+        return zstandard.get_frame_parameters(frame).dict_id
+    except zstandard.ZstdError as error:
+        raise Corrupt(f"no zstd frame: {error}") from error
+
+
+def expand_sized(frame: bytes, size: int, dictionary: Dictionary | None = None) -> bytes:
     """What ``frame`` holds, which is ``size`` bytes; raises Corrupt when it is not one whole frame of that."""
     if claimed_size(frame) != size:
         raise Corrupt("a zstd frame of another size than was noted")
     try:
-        return _contexts.decompressor.decompress(frame, allow_extra_data=False)
+        return _contexts.decompressor(dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Corrupt(f"a broken zstd frame: {error}") from error
 
@@ -65,7 +146,7 @@ def expand(frame: bytes) -> bytes:
     size = claimed_size(frame)
     if size <= _AT_ONCE_MAX:
         return expand_sized(frame, size)
-    expander = _contexts.decompressor.decompressobj()
+    expander = _contexts.decompressor(None).decompressobj()
     try:
         data = expander.decompress(frame)
     except zstandard.ZstdError as error:

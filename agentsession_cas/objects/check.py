@@ -8,7 +8,7 @@ hides nothing of another. Must not: repair, or judge what objects mean and who n
 | corrupt_object | error | a loose object that is no whole zstd frame |
 | misnamed_object | error | a loose object whose bytes hash to another name |
 | corrupt_pack | error | a pack that does not hash to its name, or whose table is lost |
-| corrupt_block | error | an object (or, with no idx to name them, a block of objects) of a pack that cannot be read |
+| corrupt_block | error | a block of a pack that cannot be read: whoever needs its objects can name them |
 | unreadable_file | error | the system refuses to read it |
 | corrupt_idx, idx_mismatch | warning | an idx that is damaged, or disagrees with its pack; reads rebuild it |
 | missing_idx | note | a pack without idx; reads rebuild it |
@@ -18,17 +18,19 @@ hides nothing of another. Must not: repair, or judge what objects mean and who n
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from agentsession_cas.core.packformat import Space, Table
+from agentsession_cas.core.packformat import BlockRef, Space, Table
 from agentsession_cas.core.packindex import Index
 from agentsession_cas.core.zframes import expand
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
 from agentsession_cas.objects.loose import Loose
-from agentsession_cas.objects.packs import Pack, Packs, PackScan, is_pack_file, scan_pack
+from agentsession_cas.objects.packfile import PackFile
+from agentsession_cas.objects.packs import Pack, Packs, is_pack_file
 
 __all__ = ["Finding", "check_objects"]
 
@@ -39,7 +41,7 @@ PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong: a stable code, how bad it is, the path, what exactly, and of what object if it is known."""
+    """Something wrong: a stable code, how bad it is, the path, what exactly, and of which space and object if known."""
 
     code: str
     severity: Severity
@@ -101,6 +103,16 @@ def _check_names(fs: Fs, packs: Packs) -> Iterator[Finding]:
             yield Finding("stray_file", "note", path, "neither a pack nor an idx")
 
 
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """A pack read through: its table as bytes, its size, the keys of its objects, and the blocks that do not read."""
+
+    table: bytes
+    size: int
+    keys: array[int]
+    bad: dict[int, tuple[BlockRef | None, str]]
+
+
 def _check_pack(fs: Fs, pack: Pack) -> Iterator[Finding]:
     try:
         whole = _check_whole(fs, pack)
@@ -117,9 +129,11 @@ def _check_pack(fs: Fs, pack: Pack) -> Iterator[Finding]:
         yield bad_idx
     if own is not None and index is not None and not _agree(own, index):
         yield Finding("idx_mismatch", "warning", pack.idx_path, "disagrees with its pack")
-        index = None  # it names nothing rightly
     if scan is not None:
-        yield from _lost_objects(pack, scan, index)
+        for number, (ref, why) in scan.bad.items():
+            of = f" ({ref.objects} of the {ref.space.name.lower()})" if ref is not None else ""
+            space = ref.space if ref is not None else None
+            yield Finding("corrupt_block", "error", pack.path, f"block {number}{of}: {why}", space)
 
 
 def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
@@ -141,14 +155,24 @@ def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
     return Finding("corrupt_pack", "error", pack.path, f"its bytes hash to sha256:{found.hexdigest()}")
 
 
-def _scan(fs: Fs, pack: Pack, table: Table | None) -> tuple[PackScan | None, str]:
+def _scan(fs: Fs, pack: Pack, table: Table | None) -> tuple[_Scan | None, str]:
     """What the pack says by its own or another table, or why it says nothing. Raises NoFile."""
     try:
-        return scan_pack(fs, pack.path, table), ""
+        with PackFile(fs, pack.path, table) as file:
+            keys = array("Q", bytes(8 * file.table.objects))
+            bad = {number: (_ref(file.table, number), why) for number, why in file.gather_keys(keys).items()}
+            return _Scan(bytes(file.table.data), file.size, keys, bad), ""
     except NoFile:
         raise
     except (Corrupt, DiskError) as error:
         return None, error.what
+
+
+def _ref(table: Table, number: int) -> BlockRef | None:
+    try:
+        return table.block(number)
+    except Corrupt:
+        return None
 
 
 def _read_idx(pack: Pack) -> tuple[Index | None, Finding | None]:
@@ -164,26 +188,15 @@ def _read_idx(pack: Pack) -> tuple[Index | None, Finding | None]:
     return index, None
 
 
-def _agree(scan: PackScan, index: Index) -> bool:
-    if index.table.data != scan.table.data or index.pack_size != scan.size:
+def _agree(scan: _Scan, index: Index) -> bool:
+    """Whether the idx says what the pack says, as far as that reads."""
+    if index.table.data != scan.table or index.pack_size != scan.size:
         return False
     try:
-        readable = {row for row in index.rows() if scan.table.block_of(row.number) not in scan.bad}
+        keys = index.keys()
     except Corrupt:
         return False
-    return readable == set(scan.rows)
-
-
-def _lost_objects(pack: Pack, scan: PackScan, index: Index | None) -> Iterator[Finding]:
-    """One finding for each object of a block that cannot be read; for the block when no idx names them."""
-    named: dict[int, list[bytes]] = {}
-    if index is not None and scan.bad:
-        for row in index.rows():
-            named.setdefault(index.table.block_of(row.number), []).append(row.digest)
-    for number, why in scan.bad.items():
-        detail = f"block {number}: {why}"
-        for digest in named.get(number, ()):
-            space = Space(scan.table.space_of(number))
-            yield Finding("corrupt_block", "error", pack.path, detail, space, digest)
-        if number not in named:
-            yield Finding("corrupt_block", "error", pack.path, detail)
+    for ref, _ in scan.bad.values():
+        if ref is not None:
+            keys[ref.first : ref.first + ref.objects] = scan.keys[ref.first : ref.first + ref.objects]
+    return keys == scan.keys

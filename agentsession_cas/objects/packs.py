@@ -11,31 +11,21 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-import zlib
-from collections import OrderedDict
+from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Final
 
-from agentsession_cas.core.packformat import (
-    HEADER_SIZE,
-    TRAILER_SIZE,
-    Block,
-    Space,
-    Table,
-    check_header,
-    decode_block,
-    decode_trailer,
-    table_size,
-)
-from agentsession_cas.core.packindex import Index, Row, encode_index
-from agentsession_cas.effects.host import Fs, MappedFile, OpenFile
+from agentsession_cas.core.packformat import Block, Space
+from agentsession_cas.core.packindex import Index, encode_index, key_of
+from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile
+from agentsession_cas.objects.packfile import BlockCache, PackFile
 
-__all__ = ["CACHE_MAX", "BlockCache", "Pack", "PackScan", "Packs", "is_pack_file", "pack_stem", "scan_pack"]
+__all__ = ["KNOWN_MAX", "Pack", "Packs", "is_pack_file", "pack_stem"]
 
-CACHE_MAX: Final = 32 << 20
-"""Bytes of blocks kept in memory per store."""
+KNOWN_MAX: Final = 1 << 17
+"""Keys of objects in packs that are kept in memory, at most; packs past that are searched one by one."""
 
 _PACK: Final = re.compile(r"pack-[0-9a-f]{64}\.pack")
 _PREFIX: Final = "pack-"
@@ -49,92 +39,6 @@ def is_pack_file(name: str) -> bool:
 def pack_stem(name: bytes) -> str:
     """The file name, without its ending, of the pack with that raw digest."""
     return f"{_PREFIX}{name.hex()}"
-
-
-class BlockCache:
-    """The blocks read last, bounded in bytes."""
-
-    def __init__(self, size_max: int = CACHE_MAX) -> None:
-        self._size_max = size_max
-        self._size = 0
-        self._blocks: OrderedDict[tuple[str, int], Block] = OrderedDict()
-        self._guard = threading.Lock()
-
-    def get(self, key: tuple[str, int]) -> Block | None:
-        """The block of a pack (its stem) by number, if it is kept."""
-        with self._guard:
-            block = self._blocks.get(key)
-            if block is not None:
-                self._blocks.move_to_end(key)
-            return block
-
-    def put(self, key: tuple[str, int], block: Block) -> None:
-        """Keep a block; the ones used longest ago go."""
-        with self._guard:
-            old = self._blocks.pop(key, None)
-            self._size += block.size - (old.size if old else 0)
-            self._blocks[key] = block
-            while self._size > self._size_max:
-                _, gone = self._blocks.popitem(last=False)
-                self._size -= gone.size
-
-
-# --- reading a pack through ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PackScan:
-    """What a pack says read block by block: its table and size, its objects, and the blocks that cannot be read."""
-
-    table: Table
-    size: int
-    rows: list[Row]
-    bad: dict[int, str]
-
-
-def _read_table(file: OpenFile, size: int) -> Table:
-    check_header(file.pread(HEADER_SIZE, 0))
-    trailer = decode_trailer(file.pread(TRAILER_SIZE, max(0, size - TRAILER_SIZE)))
-    length = table_size(trailer.blocks)
-    start = size - TRAILER_SIZE - length
-    if start < HEADER_SIZE:
-        raise Corrupt("a pack too short for its table")
-    data = file.pread(length, start)
-    if zlib.crc32(data) != trailer.table_crc:
-        raise Corrupt("a pack whose table fails its checksum")
-    return Table(data, trailer.blocks)
-
-
-def _read_block(file: OpenFile, table: Table, number: int) -> Block:
-    ref = table.block(number)
-    return decode_block(ref, file.pread(ref.size, ref.offset))
-
-
-def scan_pack(fs: Fs, path: str, table: Table | None = None) -> PackScan:
-    """Read a pack through, by its own table or by the one given; the idx is not asked.
-
-    Raises Corrupt when its own table is wanted and lost, NoFile, DiskError.
-    """
-    file = fs.open(path)
-    try:
-        size = file.size()
-        table = table or _read_table(file, size)
-        rows: list[Row] = []
-        bad: dict[int, str] = {}
-        for number in range(table.blocks):
-            try:
-                block = _read_block(file, table, number)
-            except (Corrupt, DiskError) as error:
-                bad[number] = error.what
-                continue
-            objects = range(block.first, block.first + len(block))
-            rows += [Row(hashlib.sha256(block.object(at)).digest(), at) for at in objects]
-        return PackScan(table, size, rows, bad)
-    finally:
-        file.close()
-
-
-# --- a pack ----------------------------------------------------------------------------------------------------------
 
 
 class Pack:
@@ -158,14 +62,14 @@ class Pack:
 
         Raises Corrupt when its block is damaged or its bytes do not hash to its name, NoFile when the pack is gone.
         """
-        found = self._find(space, digest)
-        if found is None:
-            return None
-        at, number = found
-        data = self._read(at).object(number)
-        if hashlib.sha256(data).digest() != digest:
-            raise Corrupt(f"object {number} does not hash to sha256:{digest.hex()}", where=self.path)
-        return data
+        for at, number in self._places(space, digest):
+            data = self._read(at).object(number)
+            found = hashlib.sha256(data).digest()
+            if found == digest:
+                return data
+            if key_of(found) != key_of(digest):
+                raise Corrupt(f"object {number} does not hash to sha256:{digest.hex()}", where=self.path)
+        return None
 
     def index(self) -> Index:
         """The idx when it is good, else one made from the pack. Raises Corrupt, NoFile, DiskError when neither is."""
@@ -175,16 +79,32 @@ class Pack:
                 index = self._index = self._index or self._map() or self._rebuild()
         return index
 
-    def locations(self) -> Iterator[tuple[Space, bytes, int]]:
-        """Space, digest and block of every object, in the order they lie. Raises as ``index``."""
+    def keys(self) -> set[int]:
+        """The key of every object. Raises as ``index``."""
         index = self.index()
         try:
-            index.test()
+            return index.key_set()
         except Corrupt:
-            index = self._instead_of(index)
-        for digest, number in index.rows():
-            block = index.table.block_of(number)
-            yield Space(index.table.space_of(block)), digest, block
+            return self._instead_of(index).key_set()
+
+    def locations(self) -> Iterator[tuple[Space, bytes, int]]:
+        """Space, digest and block of every object, in the order they lie: all of it is read.
+
+        Raises Corrupt, DiskError at the end when a block cannot be read; NoFile.
+        """
+        failed: AgentSessionError | None = None
+        with PackFile(self._fs, self.path) as file:
+            for number in range(file.table.blocks):
+                try:
+                    block = file.block(number)
+                except (Corrupt, DiskError) as error:
+                    failed = failed or Corrupt(f"block {number}: {error.what}", where=self.path, next_step="run fsck")
+                    continue
+                space = Space(file.table.space_of(number))
+                for at in range(block.first, block.first + len(block)):
+                    yield space, hashlib.sha256(block.object(at)).digest(), number
+        if failed is not None:
+            raise failed
 
     def load_idx(self) -> tuple[MappedFile, Index]:
         """The idx file, mapped. Raises NoFile when there is none, Corrupt when it is damaged or of another pack."""
@@ -205,23 +125,20 @@ class Pack:
     def _read(self, at: int) -> Block:
         block = self._cache.get((self.stem, at))
         if block is None:
-            table = self.index().table
-            file = self._fs.open(self.path)
             try:
-                block = _read_block(file, table, at)
+                with PackFile(self._fs, self.path, self.index().table) as file:
+                    block = file.block(at)
             except Corrupt as error:
                 raise Corrupt(error.what, where=f"{self.path} block {at}", next_step="run fsck") from error
-            finally:
-                file.close()
             self._cache.put((self.stem, at), block)
         return block
 
-    def _find(self, space: Space, digest: bytes) -> tuple[int, int] | None:
+    def _places(self, space: Space, digest: bytes) -> list[tuple[int, int]]:
         index = self._index or self.index()
         try:
-            return index.find(space, digest)
+            return index.places(space, digest)
         except Corrupt:
-            return self._instead_of(index).find(space, digest)
+            return self._instead_of(index).places(space, digest)
 
     def _instead_of(self, damaged: Index) -> Index:
         with self._guard:
@@ -238,12 +155,15 @@ class Pack:
         return index
 
     def _rebuild(self) -> Index:
+        """An idx out of the pack alone; objects that cannot be read get a key like any other."""
         try:
-            scan = scan_pack(self._fs, self.path)
+            with PackFile(self._fs, self.path) as file:
+                keys = array("Q", bytes(8 * file.table.objects))
+                bad = file.gather_keys(keys)
+                self.gap = f"{len(bad)} blocks cannot be read" if bad else ""
+                return Index(encode_index(self.name, file.size, bytes(file.table.data), keys))
         except Corrupt as error:
             raise Corrupt(error.what, where=self.path, next_step="run fsck") from error
-        self.gap = f"{len(scan.bad)} blocks cannot be read" if scan.bad else ""
-        return Index(encode_index(self.name, scan.size, bytes(scan.table.data), scan.rows))
 
 
 class Packs:
@@ -255,6 +175,9 @@ class Packs:
         self._guard = threading.Lock()
         self._packs: dict[str, Pack] = {}
         self._recent: tuple[Pack, ...] = ()
+        self._known_guard = threading.Lock()
+        self._known: set[int] = set()
+        self._joined: set[str] = set()
         self.directory = directory
 
     @property
@@ -281,6 +204,39 @@ class Packs:
             if pack.gap:
                 errors.append(Corrupt(f"sha256:{digest.hex()} may be lost: {pack.gap}", where=pack.path))
         return None
+
+    def among(self, keys: set[int]) -> set[int]:
+        """Those of ``keys`` that an object of a pack may have; what this leaves out is in no pack that can be read.
+
+        The cost hardly grows with the packs and their objects.
+        """
+        packs = self._packs
+        with self._known_guard:
+            self._join(packs)
+            found = keys & self._known
+            others = [pack for stem, pack in packs.items() if stem not in self._joined]
+        for pack in others:
+            with suppress(Corrupt, DiskError):
+                found.update(pack.index().among(keys - found))
+        return found
+
+    def _join(self, packs: Mapping[str, Pack]) -> None:
+        """Add to the known keys those of packs that came, small ones first.
+
+        The keys of packs that went are kept while there is room: they mostly went into another pack.
+        """
+        if self._joined - packs.keys() and 2 * len(self._known) > KNOWN_MAX:
+            self._known, self._joined = set(), set()
+        new: list[tuple[int, str]] = []
+        for stem in packs.keys() - self._joined:
+            with suppress(Corrupt, DiskError):
+                new.append((packs[stem].index().objects, stem))
+        for objects, stem in sorted(new):
+            if objects + len(self._known) > KNOWN_MAX:
+                break
+            with suppress(Corrupt, DiskError):
+                self._known |= packs[stem].keys()
+                self._joined.add(stem)
 
     def relist(self) -> None:
         """List again."""

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from agentsession_cas.core.packformat import PACKED_MAX, Packer, Space
-from agentsession_cas.core.packindex import Row, encode_index
+from agentsession_cas.core.packer import Packer
+from agentsession_cas.core.packformat import PACKED_MAX, Space
+from agentsession_cas.core.packindex import encode_index, keys_of
 from agentsession_cas.core.zframes import compress
 from agentsession_cas.effects import durable
 from agentsession_cas.effects.host import Host
@@ -34,6 +35,9 @@ LOOSE_BELOW: Final = 64
 REMEMBERED_MAX: Final = 1 << 16
 """Objects remembered as durable; the ones remembered longest go first."""
 
+_TAGS: Final = [bytes([space]) for space in Space]
+"""What tells apart objects of one digest in several spaces."""
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -48,10 +52,7 @@ class Published:
     pack: str = ""
 
 
-class _Object(NamedTuple):
-    space: Space
-    digest: bytes
-    data: bytes
+_Object = tuple[Space, bytes, bytes]
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class Publisher:
         self._loose = loose
         self._packs = packs
         self._guard = threading.Lock()
-        self._durable: dict[tuple[Space, bytes], None] = {}
+        self._durable: dict[bytes, None] = {}
         self._made: set[str] = set()
 
     def forget(self) -> None:
@@ -84,14 +85,18 @@ class Publisher:
 
     def publish(self, objects: Sequence[tuple[Space, bytes, bytes]], loose_below: int) -> Published:
         """See ``ObjectDatabase.publish``."""
-        given = {(space, digest): _Object(space, digest, data) for space, digest, data in objects}
-        unsure = [_checked(wanted) for key, wanted in given.items() if key not in self._durable]
+        given = {_TAGS[wanted[0]] + wanted[1]: wanted for wanted in objects}
+        remembered = self._durable
+        unsure = [wanted for tag, wanted in given.items() if tag not in remembered]
         if not unsure:
             return Published(len(given), 0, 0)
-        work = self._seek_all(unsure)
-        if len(work.loose) + len(work.packed) < loose_below:
-            work.loose += work.packed
-            work.packed = []
+        for _, digest, data in unsure:
+            if hashlib.sha256(data).digest() != digest:
+                raise Corrupt(
+                    f"bytes that do not hash to sha256:{digest.hex()} cannot be stored under it", where="publish"
+                )
+        work = _Work()
+        self._seek(unsure, loose_below, work)
         for wanted in work.loose:
             self._write_loose(wanted, work)
         pack = self._write_pack(work) if work.packed else ""
@@ -101,26 +106,41 @@ class Publisher:
         loose, packed = len(work.loose), len(work.packed)
         return Published(len(given) - loose - packed, loose, packed, pack)
 
-    def _seek_all(self, unsure: list[_Object]) -> _Work:
-        work = _Work()
-        self._packs.relist()
-        for wanted in unsure:
-            if self._packs.get(wanted.space, wanted.digest, []) is not None:
-                work.syncs.add(self._packs.directory)
-                continue
-            directory = self._loose.directory(wanted.space, wanted.digest)
+    def _seek(self, unsure: list[_Object], loose_below: int, work: _Work) -> None:
+        """Tell what is lacking, and how it goes out.
+
+        Loose copies of what goes into a pack are not looked for: another copy costs its bytes until a repack, looking
+        costs as much time as writing it.
+        """
+        lacking = self._not_packed(unsure, work)
+        if len(lacking) >= loose_below:
+            work.packed = [wanted for wanted in lacking if len(wanted[2]) <= PACKED_MAX]
+            lacking = [wanted for wanted in lacking if len(wanted[2]) > PACKED_MAX]
+        for wanted in lacking:
+            space, digest, _ = wanted
             try:
-                there = self._loose.get(wanted.space, wanted.digest) is not None
+                there = self._loose.get(space, digest) is not None
             except (Corrupt, DiskError):
-                work.loose.append(wanted)  # put in the place of the rotten copy
-                continue
+                there = False  # put in the place of the rotten copy
             if there:
-                self._stand(directory, work)
-            elif len(wanted.data) > PACKED_MAX:
-                work.loose.append(wanted)
+                self._stand(self._loose.directory(space, digest), work)
             else:
-                work.packed.append(wanted)
-        return work
+                work.loose.append(wanted)
+
+    def _not_packed(self, unsure: list[_Object], work: _Work) -> list[_Object]:
+        """Those of which no pack has a good copy."""
+        self._packs.relist()
+        keys = keys_of([digest for _, digest, _ in unsure])
+        maybe = self._packs.among(set(keys))
+        if not maybe:
+            return unsure
+        lacking: list[_Object] = []
+        for key, wanted in zip(keys, unsure, strict=True):
+            if key in maybe and self._packs.get(wanted[0], wanted[1], []) is not None:
+                work.syncs.add(self._packs.directory)
+            else:
+                lacking.append(wanted)
+        return lacking
 
     def _stand(self, directory: str, work: _Work) -> None:
         """See that a fan-out directory is there, and that it and its name get synced."""
@@ -134,19 +154,18 @@ class Publisher:
             work.syncs.add(durable.parent(path))
 
     def _write_loose(self, wanted: _Object, work: _Work) -> None:
-        self._stand(self._loose.directory(wanted.space, wanted.digest), work)
-        path = self._loose.path(wanted.space, wanted.digest)
-        durable.publish(self._host, self._tmp_dir, path, compress(wanted.data))
+        space, digest, data = wanted
+        self._stand(self._loose.directory(space, digest), work)
+        durable.publish(self._host, self._tmp_dir, self._loose.path(space, digest), compress(data))
 
     def _write_pack(self, work: _Work) -> str:
         packer = Packer()
         pieces = [packer.add(*wanted) for wanted in work.packed]
         end = packer.finish()
-        rows = [Row(digest, number) for number, digest in enumerate(end.digests)]
         stem = pack_stem(end.name)
         path = f"{self._packs.directory}/{stem}"
         # the idx first: without its pack it is nothing, and who finds the pack finds it too
-        idx = encode_index(end.name, end.size, end.table, rows)
+        idx = encode_index(end.name, end.size, end.table, end.keys)
         durable.publish(self._host, self._tmp_dir, f"{path}.idx", idx)
         durable.publish(self._host, self._tmp_dir, f"{path}.pack", b"".join([*pieces, end.tail]))
         work.syncs.add(self._packs.directory)
@@ -154,17 +173,9 @@ class Publisher:
         self._packs.relist()
         return stem
 
-    def _remember(self, keys: Iterable[tuple[Space, bytes]], made: set[str]) -> None:
+    def _remember(self, tags: Iterable[bytes], made: set[str]) -> None:
         with self._guard:
             self._made |= made
-            self._durable.update(dict.fromkeys(keys))
-            for key in list(islice(self._durable, max(0, len(self._durable) - REMEMBERED_MAX))):
-                del self._durable[key]
-
-
-def _checked(wanted: _Object) -> _Object:
-    if hashlib.sha256(wanted.data).digest() != wanted.digest:
-        raise Corrupt(
-            f"bytes that do not hash to sha256:{wanted.digest.hex()} cannot be stored under it", where="publish"
-        )
-    return wanted
+            self._durable.update(dict.fromkeys(tags))
+            for tag in list(islice(self._durable, max(0, len(self._durable) - REMEMBERED_MAX))):
+                del self._durable[tag]

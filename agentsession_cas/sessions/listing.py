@@ -13,9 +13,9 @@ from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
 from agentsession_cas.sessions.opening import HEADER_NAME, Snapshot
+from agentsession_cas.sessions.records import mark_of
 from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource
-from agentsession_cas.sessions.writer import mark_of
 
 __all__ = ["Filter", "Summary", "summarise"]
 
@@ -57,6 +57,7 @@ class Filter:
     current: bool = False
     after: str | datetime = ""
     before: str | datetime = ""
+    redacted_from: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def keeps_header(self, header: Header) -> bool:
@@ -69,6 +70,9 @@ class Filter:
         if self.harness and (harness is None or harness.name != self.harness):
             return False
         if self.top_level and header.spawned_by:
+            return False
+        origin = header.redacted_from
+        if self.redacted_from and (origin is None or origin.session != self.redacted_from):
             return False
         return self._in_time(header) and self._has_extra(header)
 

@@ -43,7 +43,11 @@ def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
         file = fs.open(path)
     except NoFile as error:
         raise Damaged("the log is absent", where=path, next_step="repair the session") from error
-    size = file.size()
+    try:
+        size = file.size()
+    except BaseException:
+        file.close()
+        raise
     if size < needed:
         file.close()
         raise Damaged(

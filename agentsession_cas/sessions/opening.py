@@ -8,7 +8,7 @@ into a next generation (architecture §3). An open to read takes nothing and wri
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from agentsession_cas.core.framing import Generation
@@ -79,13 +79,41 @@ def read_header(fs: Fs, directory: str) -> Header:
 
 def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: PrefixOf) -> Snapshot:
     """Read a session beside its writer: no lock, nothing written (store.md Part B, readers)."""
-    state = read_state(host.fs, directory)
-    header = read_header(host.fs, directory)
-    source = RowSource(state.table, objects, header.base, prefix_of(header, state.scan.generation))
-    head = _head_of(source, header)
-    if head >= source.base_count:
-        source.remember(source.entry_id(head), source.ref_of(head))
+    state, header = _files(host.fs, directory)
+    with ExitStack() as undo:
+        undo.callback(state.table.close)
+        source = RowSource(state.table, objects, header.base, prefix_of(header, state.scan.generation))
+        undo.callback(source.close)
+        head = _head_of(source, header)
+        if head >= source.base_count:
+            source.remember(source.entry_id(head), source.ref_of(head))
+        undo.pop_all()
     return Snapshot(header, source, head, state)
+
+
+def _files(fs: Fs, directory: str) -> tuple[State, Header]:
+    """State and header; never those of two sessions, when one is deleted and another made by its name meanwhile."""
+    while True:
+        there = _identity(fs, directory)
+        state: State | None = None
+        try:
+            state = read_state(fs, directory)
+            header = read_header(fs, directory)
+            same = _identity(fs, directory) == there
+        except AgentSessionError as error:
+            if state is not None:
+                state.table.close()
+            if not isinstance(error, (Damaged, NoFile)) or _identity(fs, directory) == there:
+                raise
+            continue
+        if same:
+            return state, header
+        state.table.close()
+
+
+def _identity(fs: Fs, directory: str) -> tuple[int, int] | None:
+    found = fs.stat(directory)
+    return (found.device, found.inode) if found is not None else None
 
 
 def _head_of(source: RowSource, header: Header) -> int:
@@ -119,14 +147,14 @@ def open_writer(
 ) -> Writer:
     """Hold a session for writing: lock, read, make sound. Damaged refuses and says what to do."""
     host = services.host
-    lock = lock_session(host, directory, session_id, timeout_s)
-    try:
+    with ExitStack() as undo:
+        lock = lock_session(host, directory, session_id, timeout_s)
+        undo.callback(lock.release)
         state = read_state_once(host.fs, directory)
+        undo.callback(state.table.close)
         header = read_header(host.fs, directory)
         writer = _writer(services, directory, header, state, prefix_of, lock)
-    except BaseException:
-        lock.release()
-        raise
+        undo.pop_all()
     try:
         if state.verdict is not Verdict.CLEAN:
             clear_leftovers(host.fs, directory)
@@ -134,7 +162,8 @@ def open_writer(
             host.fs.sync_dir(sessions)
             writer.rewrite(lost=state.verdict is Verdict.LOST)
         if writer.journal_bytes > CHECKPOINT_BYTES:
-            writer.checkpoint(wait_s=0.0)
+            writer.tidy()
+            writer.commit()  # nothing is left to commit, but a poisoned writer says so
     except BaseException:
         writer.abandon()
         raise
@@ -144,11 +173,18 @@ def open_writer(
 def _writer(
     services: Services, directory: str, header: Header, state: State, prefix_of: PrefixOf, lock: Lock
 ) -> Writer:
-    scan = state.scan
-    source = RowSource(state.table, services.objects, header.base, prefix_of(header, scan.generation))
-    file = services.host.fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
-    journal = Journal(services.host.fs, directory, scan.generation, file, scan.end, scan.sequence)
-    return Writer(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
+    """A writer over files that were read; when it cannot be had, those held open are closed."""
+    scan, fs = state.scan, services.host.fs
+    with ExitStack() as undo:
+        undo.callback(state.table.close)
+        source = RowSource(state.table, services.objects, header.base, prefix_of(header, scan.generation))
+        undo.callback(source.close)
+        file = fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
+        undo.callback(file.close)
+        journal = Journal(fs, directory, scan.generation, file, scan.end, scan.sequence)
+        writer = Writer(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
+        undo.pop_all()
+    return writer
 
 
 def create_session(

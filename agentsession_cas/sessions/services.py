@@ -33,7 +33,8 @@ class SyncPolicy:
 class Services(NamedTuple):
     """What a writer needs of its store. ``shared`` holds the store lock shared (its argument: seconds to wait).
 
-    ``tmp`` is where files are staged, ``background`` whether long journals are checkpointed in a thread.
+    ``tmp`` is where files are staged, ``background`` whether long journals are checkpointed in a thread,
+    ``redacted_only`` whether an entry has to be redacted (format.md §10).
     """
 
     host: Host
@@ -43,6 +44,7 @@ class Services(NamedTuple):
     elsewhere: Elsewhere
     sync: str = SyncPolicy.RECORDS
     background: bool = True
+    redacted_only: bool = False
 
 
 class HeldElsewhere:

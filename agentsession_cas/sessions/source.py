@@ -18,6 +18,7 @@ from agentsession_cas.core.framing import Record
 from agentsession_cas.core.identity import HASH_PREFIX, is_hash
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import (
+    NO_DIGEST,
     PARENTS_BIT,
     REF_BASE,
     REF_ELSEWHERE,
@@ -297,6 +298,8 @@ class RowSource:
         return next((self.position(number) for number in range(first, end) if self._id_at(number) == digest), -1)
 
     def _find_own(self, digest: bytes) -> int:
+        if digest == NO_DIGEST:
+            return -1  # what the rows hold that are no entry
         self._index_ids()
         found = self._ids.get(int.from_bytes(digest[:4], "little"), -1)
         for number in found if isinstance(found, list) else (found,):
@@ -358,13 +361,16 @@ class RowSource:
 
     # --- growing, under the owner's mutex ---
 
-    def push(self, record: Record) -> int:
-        """Add a row; returns its number."""
+    def push(self, record: Record, entry_id: str = "") -> int:
+        """Add a row; returns its number. ``entry_id`` is the id of the entry it is of."""
         self._legacy = None
-        return self.table.push(record)
+        number = self.table.push(record)
+        if entry_id:
+            self._newest = (entry_id, self.base_count + self.table.ordinal(number))
+        return number
 
     def remember(self, entry_id: str, ref: int) -> None:
-        """Note where an entry lies that will be asked for: the head, the parent of the next one most likely."""
+        """Note where an entry lies that will be asked for: the head, before anything was pushed."""
         self._newest = (entry_id, self.position_of_ref(ref))
 
     def cut(self, count: int) -> None:

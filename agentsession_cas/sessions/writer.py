@@ -9,7 +9,7 @@ appends and memory, ``_sync_mutex`` (taken first) the syncs and the change of ge
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -20,21 +20,21 @@ from agentsession_cas.core.facts import Code, Kind
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import FORMAT, Header
 from agentsession_cas.core.leaf import check_head_move
-from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Row, RowCode, encode_row, ref_to
+from agentsession_cas.core.spans import check_redacted
 from agentsession_cas.core.timestamps import ts_from_ns, ts_to_ns
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
-from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
-from agentsession_cas.sessions.log import RowTable, open_log, write_rows
+from agentsession_cas.sessions.log import open_log, write_rows
+from agentsession_cas.sessions.records import in_groups, mark_of, publish_records
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, SyncPolicy
 from agentsession_cas.sessions.source import RowSource, hash_of
 
-__all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer", "mark_of", "publish_records"]
+__all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer"]
 
 CHECKPOINT_BYTES: Final = 1 << 20
 """A journal past this is checkpointed."""
@@ -72,6 +72,7 @@ class Writer:
         self._source = source
         self._groups = list(groups)
         self.header = header
+        self._promised = frozenset(header.records)
         self._head, self._mark = self._state_of_rows()
         self._head_id = source.id_of_ref(self._head)
         self._head_context = ("", EMPTY_CONTEXT_HASH)
@@ -177,6 +178,8 @@ class Writer:
         prepared = prepare(source, self.header, self._head_id, draft, now=self._now, elsewhere=elsewhere)
         if prepared.held:
             return prepared
+        if self._services.redacted_only:
+            check_redacted(self.header, (prepared.entry,), source)
         number = len(source.table)
         head = self._head
         if prepared.outcome is Outcome.CONTINUED:
@@ -198,8 +201,7 @@ class Writer:
             context_at=self._context_at,
         )
         record = Record(encode_row(row), entry.envelope, entry.content)
-        source.push(record)
-        source.remember(entry.id, ref_to(number))
+        source.push(record, entry.id)
         self._head, self._head_id = head, prepared.head_after
         if prepared.outcome is Outcome.CONTINUED:
             self._head_context = (self._head_id, hash_of(row.context))
@@ -229,7 +231,7 @@ class Writer:
         policy = self._services.sync
         if policy == SyncPolicy.ALWAYS:
             return True
-        if entry.type in self.header.records:
+        if entry.type in self._promised:
             return True
         if policy == SyncPolicy.NEVER:
             return False
@@ -364,18 +366,18 @@ class Writer:
         with self._mutex:
             if self._lock is None or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = threading.Thread(target=self._checkpoint_quietly, name="checkpoint", daemon=True)
+            self._thread = threading.Thread(target=self.tidy, name="checkpoint", daemon=True)
             self._thread.start()
 
-    def _checkpoint_quietly(self) -> None:
-        """A checkpoint is housekeeping: what it could not do now is done later, and a failure that matters poisons."""
+    def tidy(self) -> None:
+        """Checkpoint if that can be done now: what cannot be is done later, and only a failure that matters poisons."""
         with suppress(AgentSessionError):
             self.checkpoint(wait_s=0.0)
 
     def _next_generation(self, base: int, tail: bytes, groups: int) -> None:
         """The step that holds up appends: name the generation that begins at ``base``."""
         table, host = self._source.table, self._services.host
-        carried = _split(table.pending[base - table.base :], self._groups[groups:])
+        carried = in_groups(table.pending[base - table.base :], self._groups[groups:])
         newest = self._journal.generation.newest
         for number in range(table.base, base):
             newest = newest.with_row(number, table.row(number))
@@ -404,7 +406,7 @@ class Writer:
                 self._push_special(RowCode.LOSS, 0, self._head)
                 self._groups.append(1)
             generation = self._journal.generation._replace(salt=self._services.host.entropy.take(8))
-            self._journal.replace(generation, table.tail, _split(table.pending, self._groups))
+            self._journal.replace(generation, table.tail, in_groups(table.pending, self._groups))
             self._witness()
 
     # --- release ---
@@ -422,8 +424,8 @@ class Writer:
     def _settle_down(self) -> None:
         if self._thread is not None:
             self._thread.join()
-        if self._journal.load >= RELEASE_BYTES and self.checkpoint(wait_s=0.0):
-            return
+        if self._journal.load >= RELEASE_BYTES:
+            self.tidy()
         self.commit()
 
     def abandon(self) -> None:
@@ -443,32 +445,3 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def publish_records(objects: ObjectDatabase, records: Iterable[Record]) -> None:
-    """Make the objects of a journal's records durable in the store."""
-    wanted: list[tuple[Space, bytes, bytes]] = []
-    for record in records:
-        if record.envelope:
-            wanted.append((Space.CONTENTS, record.row[32:64], record.content))
-            wanted.append((Space.ENTRIES, record.row[:32], record.envelope))
-    objects.publish(wanted)
-
-
-def _split(records: Sequence[Record], sizes: Sequence[int]) -> list[Sequence[Record]]:
-    """Records in the groups they were accepted in."""
-    groups: list[Sequence[Record]] = []
-    at = 0
-    for size in sizes:
-        groups.append(records[at : at + size])
-        at += size
-    return groups
-
-
-def mark_of(table: RowTable) -> int:
-    """The mark in force: that of the newest mark row, a record when there is none."""
-    for number in reversed(table.specials()):
-        row = table.row(number)
-        if row.code == RowCode.MARK:
-            return row.kind
-    return Mark.RECORD

@@ -166,12 +166,15 @@ class SimDisk(Disk):
     # --- what operations do
 
     def new_file(self) -> SimFile:
+        """A file whose writes wait for a sync."""
         return SimFile(self.new_number(), mtime_ns=self.clock.now_ns())
 
     def new_directory(self) -> SimDirectory:
+        """A directory whose names wait for a sync."""
         return SimDirectory(self.new_number())
 
     def set_name(self, directory: Directory, name: str, node: File | Directory | None) -> None:
+        """Set a name, pending until its directory is synced."""
         assert isinstance(directory, SimDirectory)
         directory.pend(name, node, self.stamp)
         super().set_name(directory, name, node)
@@ -179,6 +182,7 @@ class SimDisk(Disk):
             self.recorder.names(directory)
 
     def move(self, source: tuple[Directory, str], target: tuple[Directory, str]) -> None:
+        """Rename: one change of both directories."""
         recorder, self.recorder = self.recorder, None
         super().move(source, target)
         self.recorder = recorder
@@ -186,6 +190,7 @@ class SimDisk(Disk):
             recorder.names(source[0], target[0])
 
     def write(self, who: str, file: File, path: str, data: Buffer, offset: int) -> None:
+        """Write into the cache, as one effect; a failure leaves a part of it there."""
         assert isinstance(file, SimFile)
         part = memoryview(data)[: self.rng.randrange(len(data)) if len(data) else 0]
         try:
@@ -210,6 +215,7 @@ class SimDisk(Disk):
         file.mtime_ns = self.clock.now_ns()
 
     def sync(self, who: str, file: File, path: str) -> None:
+        """Make a file's pending writes durable; a failure loses them for good."""
         assert isinstance(file, SimFile)
         mark = self._mark
         try:
@@ -226,6 +232,7 @@ class SimDisk(Disk):
         return past[k * self.sector : (k + 1) * self.sector].ljust(self.sector, b"\xa5")
 
     def sync_names(self, who: str, directory: Directory, path: str) -> None:
+        """Make a directory's pending names durable; a failure leaves them pending."""
         assert isinstance(directory, SimDirectory)
         mark = self._mark
         try:
@@ -236,17 +243,20 @@ class SimDisk(Disk):
         directory.settle(mark)
 
     def hold(self, who: str, file: File, exclusive: bool, note: str) -> HeldLock | None:
+        """Take a lock for a process."""
         held = super().hold(who, file, exclusive, note)
         if held is not None:
             self.held.append(held)
         return held
 
     def let_go(self, held: HeldLock) -> None:
+        """Let a lock go, unless its process is gone or the machine is off."""
         if not self.off and self.processes[held.who].end is None:
             super().let_go(held)
             self.held = [other for other in self.held if other in other.file.locks]
 
     def forget(self, node: File | Directory) -> None:
+        """Drop what is remembered of it."""
         super().forget(node)
         if isinstance(node, File) and not node.links and not node.opens and node.data:
             self.dead.append(node.frozen())

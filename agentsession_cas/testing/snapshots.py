@@ -33,6 +33,7 @@ class Bytes(NamedTuple):
     mtime_ns: int
 
     def slice(self, start: int, end: int) -> bytes:
+        """The bytes from ``start`` up to ``end``, fewer at the end of the file."""
         end = min(end, self.size)
         if start >= end:
             return b""

@@ -13,20 +13,23 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsession_cas.core import packformat, zframes
+from agentsession_cas.core import packer as packing
+from agentsession_cas.core import zframes
+from agentsession_cas.core.packer import Packer
 from agentsession_cas.core.packformat import (
     HEADER_SIZE,
     TRAILER_SIZE,
     BlockRef,
-    Packer,
+    Codec,
+    Grade,
     Space,
     Table,
-    check_header,
     decode_block,
+    decode_header,
     decode_trailer,
     table_size,
 )
-from agentsession_cas.core.packindex import Index, Row, encode_index
+from agentsession_cas.core.packindex import Index, encode_index, key_of, keys_of
 from agentsession_cas.errors import Corrupt
 
 Objects = list[tuple[Space, bytes]]
@@ -43,12 +46,11 @@ def pack(objects: Objects) -> tuple[bytes, bytes]:
     end = packer.finish()
     data = b"".join([*pieces, end.tail])
     assert (end.size, end.name) == (len(data), digest(data))
-    rows = [Row(name, number) for number, name in enumerate(end.digests)]
-    return data, encode_index(end.name, end.size, end.table, rows)
+    return data, encode_index(end.name, end.size, end.table, end.keys)
 
 
 def table_of(data: bytes) -> Table:
-    check_header(data[:HEADER_SIZE])
+    assert decode_header(data[:HEADER_SIZE]) is Grade.FRESH
     trailer = decode_trailer(data[-TRAILER_SIZE:])
     assert trailer.digest == digest(data[:-TRAILER_SIZE])
     table = data[len(data) - TRAILER_SIZE - table_size(trailer.blocks) : -TRAILER_SIZE]
@@ -82,15 +84,17 @@ def test_pack_yields_what_was_put_in(objects: Objects) -> None:
     assert (index.objects, index.pack_name, index.pack_size) == (len(objects), digest(data), len(data))
     assert bytes(index.table.data) == bytes(table.data)
     for space, body in objects:
-        found = index.find(space, digest(body))
-        assert found is not None
-        block, number = found
-        ref = table.block(block)
-        held = decode_block(ref, data[ref.offset : ref.offset + ref.size])
-        assert (ref.space, held.object(number)) == (space, body)
-    assert index.find(Space.MEDIA, digest(b"nowhere")) is None
-    assert sorted(row.digest for row in index.rows()) == sorted(digest(body) for _, body in objects)
-    assert [row.number for row in index.rows()] == list(range(len(objects)))
+        places = index.places(space, digest(body))
+        assert len(places) == objects.count((space, body))
+        for block, number in places:
+            ref = table.block(block)
+            held = decode_block(ref, data[ref.offset : ref.offset + ref.size])
+            assert (ref.space, held.object(number)) == (space, body)
+    assert index.places(Space.MEDIA, digest(b"nowhere")) == []
+    lying = [key_of(digest(body)) for _, body in contents(data)]
+    assert list(index.keys()) == lying
+    assert index.key_set() == set(lying)
+    assert index.among([key_of(digest(b"nowhere")), *lying[:3]]) == lying[:3]
 
 
 def test_one_digest_in_two_spaces() -> None:
@@ -98,11 +102,10 @@ def test_one_digest_in_two_spaces() -> None:
     index = Index(idx)
     table = index.table
     for space in (Space.CONTENTS, Space.MEDIA):
-        found = index.find(space, digest(b"same"))
-        assert found is not None
-        assert table.block(found[0]).space is space
-    assert index.find(Space.ENTRIES, digest(b"same")) is None
-    assert index.find(Space.CONTENTS, digest(b"other")) is None
+        [(block, _)] = index.places(space, digest(b"same"))
+        assert table.block(block).space is space
+    assert index.places(Space.ENTRIES, digest(b"same")) == []
+    assert index.places(Space.CONTENTS, digest(b"other")) == []
 
 
 def test_neighbours_share_blocks_and_long_objects_do_not() -> None:
@@ -113,13 +116,13 @@ def test_neighbours_share_blocks_and_long_objects_do_not() -> None:
     refs = [table.block(number) for number in range(table.blocks)]
     assert [ref.objects for ref in refs if ref.raw > 90_000] == [1]
     shared = [ref for ref in refs if ref.raw < 90_000]
-    assert all(ref.raw <= packformat.BLOCK_RAW + 1000 for ref in shared)
-    assert sum(ref.raw >= packformat.BLOCK_RAW for ref in shared) == len(shared) - 2
+    assert all(ref.raw <= packing.BLOCK_RAW + 1000 for ref in shared)
+    assert sum(ref.raw >= packing.BLOCK_RAW for ref in shared) == len(shared) - 2
     # within a space, objects lie in the order they came
     for space in (Space.ENTRIES, Space.CONTENTS):
         lying = [body for found, body in contents(data) if found is space and len(body) < 90_000]
         assert lying == [body for given_space, body in small if given_space is space]
-    assert table.logical_size() == 100_000 + sum(len(body) for _, body in small)
+    assert table.served_size() == 100_000 + sum(len(body) for _, body in small)
 
 
 def test_same_objects_same_name() -> None:
@@ -127,28 +130,45 @@ def test_same_objects_same_name() -> None:
     assert pack(objects) == pack(objects)
 
 
-def test_idx_finds_each_of_many() -> None:
-    digests = [digest(b"%d" % k) for k in range(5000)]
+@pytest.mark.parametrize("count", [1, 255, 256, 1024, 1025, 70_000])
+def test_idx_finds_each_of_many(count: int) -> None:
+    digests = [digest(b"%d" % k) for k in range(count)]
     packer = Packer()
-    for k in range(5000):
+    for k in range(count):
         packer.add(Space.ENTRIES, digests[k], b"%d" % k)
     end = packer.finish()
-    rows = [Row(name, number) for number, name in enumerate(end.digests)]
-    index = Index(encode_index(end.name, end.size, end.table, rows[::-1]))
-    found = [index.find(Space.ENTRIES, name) for name in digests]
-    assert [place[1] for place in found if place is not None] == list(range(5000))
+    assert list(end.keys) == [key_of(name) for name in digests]
+    index = Index(encode_index(end.name, end.size, end.table, end.keys))
+    found = [index.places(Space.ENTRIES, name) for name in digests]
+    assert [number for [(_, number)] in found] == list(range(count))
+    assert list(index.keys()) == list(end.keys)
+    assert index.among(end.keys) == list(end.keys)
+    absent = keys_of([digest(b"absent %d" % k) for k in range(2000)])
+    assert len(index.among(absent)) <= 2
 
 
-def test_digests_that_agree_in_their_first_eight_bytes() -> None:
-    """Nobody can make such objects, so the rows are made up; the idx must not rely on that."""
+def test_an_idx_takes_rests() -> None:
     packer = Packer()
-    for k in range(4):
-        packer.add(Space.ENTRIES, bytes(8) + bytes([k]) * 24, b"%d" % k)
+    for k in range(5000):
+        packer.add(Space.ENTRIES, digest(b"%d" % k), b"%d" % k)
     end = packer.finish()
-    rows = [Row(name, number) for number, name in enumerate(end.digests)]
-    index = Index(encode_index(end.name, end.size, end.table, rows))
-    assert [index.find(Space.ENTRIES, row.digest) for row in rows] == [(0, k) for k in range(4)]
-    assert index.find(Space.ENTRIES, bytes(8) + b"\x09" * 24) is None
+    rests: list[int] = []
+    data = encode_index(end.name, end.size, end.table, end.keys, lambda: rests.append(1))
+    assert data == encode_index(end.name, end.size, end.table, end.keys)
+    assert len(rests) > 5
+
+
+def test_digests_that_begin_alike() -> None:
+    """Nobody can make many such objects, so the keys are made up; the idx must not rely on that."""
+    packer = Packer()
+    for k in range(6):
+        packer.add(Space.ENTRIES, bytes(4) + bytes([k // 3]) * 2 + bytes([k]) * 26, b"%d" % k)
+    end = packer.finish()
+    index = Index(encode_index(end.name, end.size, end.table, end.keys))
+    for k in range(6):
+        places = index.places(Space.ENTRIES, bytes(4) + bytes([k // 3]) * 2 + bytes(26))
+        assert sorted(places) == [(0, k // 3 * 3 + j) for j in range(3)]
+    assert index.places(Space.ENTRIES, bytes(4) + b"\x09" * 28) == []
 
 
 # --- damage ----------------------------------------------------------------------------------------------------------
@@ -166,13 +186,13 @@ def test_every_flipped_bit_of_an_idx_is_noticed() -> None:
 
 def test_a_damaged_row_is_not_an_absent_object() -> None:
     _, idx = pack([(Space.ENTRIES, b"body %d" % k) for k in range(9)])
-    for at in range(len(idx) - 9 * 36, len(idx)):
+    for at in range(len(idx) - 9 * 9, len(idx)):
         broken = bytearray(idx)
         broken[at] ^= 0x10
         index = Index(bytes(broken))
         for k in range(9):
             try:
-                assert index.find(Space.ENTRIES, digest(b"body %d" % k)) is not None
+                assert index.places(Space.ENTRIES, digest(b"body %d" % k))
             except Corrupt:
                 continue
 
@@ -192,14 +212,14 @@ def test_every_flipped_bit_of_a_block_is_noticed() -> None:
 
 def test_a_later_version_is_not_guessed_at() -> None:
     data, idx = pack([(Space.ENTRIES, b"a")])
-    for at in (8, 10):  # version, flags
+    for at in (7, 8, 10):  # magic, version, grade or bits
         newer = bytearray(data[:HEADER_SIZE])
-        newer[at] += 1
+        newer[at] += 40
         with pytest.raises(Corrupt, match="version") as caught:
-            check_header(bytes(newer))
+            decode_header(bytes(newer))
         assert caught.value.next_step
         newer = bytearray(idx)
-        newer[at] += 1
+        newer[at] += 40
         with pytest.raises(Corrupt, match="version"):
             Index(bytes(newer))
 
@@ -210,43 +230,47 @@ numbers = st.integers(0, 2**32 - 1)
 @given(st.binary(max_size=400), st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_raise_corrupt_and_nothing_else(data: bytes, blocks: int) -> None:
-    for decode in (check_header, decode_trailer, Index, zframes.expand, zframes.claimed_size):
+    for decode in (decode_header, decode_trailer, Index, zframes.expand, zframes.claimed_size):
         try:
             decode(data)
         except Corrupt:
             continue
     padded = data.ljust(table_size(blocks), b"\0")[: table_size(blocks)]
-    table = Table(padded, blocks)
     for number in range(blocks):
         try:
-            ref = table.block(number)
+            ref = Table(padded, blocks).block(number)
             decode_block(ref, data)
         except Corrupt:
             continue
 
 
-@given(st.binary(max_size=300), st.lists(numbers, min_size=256, max_size=256), st.integers(0, 2), st.integers(0, 3))
+@given(st.binary(max_size=300), st.lists(numbers, min_size=4, max_size=4), st.integers(0, 2), st.integers(0, 3))
 @settings(max_examples=200, deadline=None)
 def test_an_idx_that_lies_under_good_checksums(body: bytes, fan: list[int], blocks: int, objects: int) -> None:
     """Bytes made by hand, every checksum right: still Corrupt, or answers, and nothing else."""
-    fan = [value % (objects + 1) for value in fan[:255]] + [objects]
-    columns = body.ljust(36 * objects, b"\xff")[: 36 * objects]
-    parts = (columns[: 8 * objects], columns[8 * objects : 32 * objects], columns[32 * objects :])
+    fan = [value % (objects + 1) for value in fan[:3]] + [objects]
+    widths = (4, 2, 2, 1)
+    columns = body.ljust(9 * objects, b"\xff")[: 9 * objects]
+    ends = [objects * sum(widths[:k]) for k in range(5)]
+    parts = [columns[low:high] for low, high in pairwise(ends)]
     sums = []
     for low, high in pairwise([0, *fan]):
         crc = 0
-        for part, width in zip(parts, (8, 24, 4), strict=True):
+        for part, width in zip(parts, widths, strict=True):
             crc = zlib.crc32(part[width * low : width * high], crc)
         sums.append(crc)
     table = body[::-1].ljust(table_size(blocks), b"\1")[: table_size(blocks)]
-    header = struct.pack("<8sHHII32sQ", b"aspidx01", 1, 0, blocks, objects, bytes(32), 99)
-    front = table + struct.pack("<512I", *fan, *sums)
+    firsts = struct.pack("<I", objects)
+    at = 8 * (blocks + 1) + 4 * blocks
+    table = table[:at] + firsts + table[at + 4 :]
+    header = struct.pack("<8sHHII32sQ", b"aspidx02", 2, 2, blocks, objects, bytes(32), 99)
+    front = table + struct.pack("<8I", *fan, *sums)
     crc = zlib.crc32(front, zlib.crc32(header))
     try:
         index = Index(header + struct.pack("<I", crc) + front + columns)
-        index.find(Space.ENTRIES, body.ljust(32, b"\xff")[:32])
-        for row in index.rows():
-            index.find(Space.ENTRIES, row.digest)
+        index.places(Space.ENTRIES, body.ljust(32, b"\xff")[:32])
+        for key in index:
+            index.places(Space.ENTRIES, key.to_bytes(6, "big") + bytes(26))
     except Corrupt:
         return
 
@@ -257,7 +281,7 @@ def test_a_block_that_lies_under_a_good_checksum(tail: bytes, lengths: list[int]
     raw = struct.pack(f"<{len(lengths)}I", *lengths) + tail
     frame = zframes.compress(raw)
     for count in (len(lengths), objects % (len(raw) // 4 + 1)):
-        ref = BlockRef(16, len(frame), len(raw), zlib.crc32(frame), 0, count, Space.ENTRIES)
+        ref = BlockRef(16, len(frame), len(raw), 0, zlib.crc32(frame), 0, count, Space.ENTRIES, Codec.PLAIN)
         try:
             block = decode_block(ref, frame)
         except Corrupt:

@@ -102,7 +102,9 @@ def corrupt_idx(bench: Bench) -> Told:
 def idx_mismatch(bench: Bench) -> Told:
     path = bench.pack("idx")
     index = Index(path.read_bytes())
-    path.write_bytes(encode_index(index.pack_name, index.pack_size, bytes(index.table.data), list(index.rows())[1:]))
+    keys = index.keys()
+    keys[0] ^= 1
+    path.write_bytes(encode_index(index.pack_name, index.pack_size, bytes(index.table.data), keys))
     return Told("", ".idx")
 
 

@@ -18,7 +18,7 @@ from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import Closed, Corrupt, NoObject
 from agentsession_cas.objects import ObjectDatabase, Space, publish
 from agentsession_cas.objects.database import Location
-from agentsession_cas.objects.packs import BlockCache
+from agentsession_cas.objects.packfile import BlockCache
 
 Object = tuple[Space, bytes, bytes]
 
@@ -330,4 +330,4 @@ def test_remembered_objects_are_bounded(root: str, monkeypatch: pytest.MonkeyPat
     for k in range(10):
         database.publish(some(30, 30 * k))
         assert len(database._publisher._durable) == min(100, 30 * (k + 1))
-    assert set(database._publisher._durable) >= {wanted[:2] for wanted in some(90, 210)}
+    assert set(database._publisher._durable) >= {bytes([space]) + name for space, name, _ in some(90, 210)}

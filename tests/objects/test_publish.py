@@ -293,7 +293,7 @@ def test_a_bad_sector_in_one_copy() -> None:
     assert [reader.get(space, name) for space, name, _ in objects] == [data for *_, data in objects]
     findings = [finding for finding in reader.check() if finding.severity == "error"]
     assert findings[0].code == "unreadable_file"
-    assert sorted((f.space, f.digest) for f in findings if f.code == "corrupt_block") == sorted(o[:2] for o in objects)
+    assert {f.space for f in findings if f.code == "corrupt_block"} == {space for space, *_ in objects}
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])

@@ -1,0 +1,155 @@
+"""Every session of a store, read without a lock: by id, by filter, by what it holds (store.md A2).
+
+Owns where a fork's prefix is read from: the rows of the session it was made from while that holds its base, else the
+envelopes alone, which stay when that session goes. Writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from typing import Final
+
+from agentsession_cas.core.framing import Generation
+from agentsession_cas.core.header import Header
+from agentsession_cas.core.identity import is_hash
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.source import path_positions
+from agentsession_cas.core.timestamps import canonical_ts, ts_to_ns
+from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSession
+from agentsession_cas.layout import Layout
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.listing import Filter, Summary, summarise
+from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
+from agentsession_cas.sessions.rowmaker import digest_of
+from agentsession_cas.sessions.source import ChainSource, Prefix, RowSource
+
+__all__ = ["Catalogue"]
+
+_FORKS_MAX: Final = 64
+"""Forks of forks read through their origins' rows; a longer chain is read from envelopes."""
+_UNREADABLE: Final = (NoSession, Corrupt, NoObject)
+
+
+class Catalogue:
+    """The sessions of one store. It is also what entries may name outside their session (``Elsewhere``)."""
+
+    def __init__(self, layout: Layout, objects: ObjectDatabase) -> None:
+        self._layout = layout
+        self._host = layout.host
+        self._objects = objects
+
+    def holds(self, session: str) -> bool:
+        """Whether the store holds a session of that id."""
+        return self._host.fs.stat(self._layout.session_dir(session)) is not None
+
+    def headers(self) -> Iterator[tuple[str, Header]]:
+        """Directory and header of every session whose header reads."""
+        for name in self._host.fs.listdir(self._layout.sessions):
+            directory = f"{self._layout.sessions}/{name}"
+            try:
+                yield directory, read_header(self._host.fs, directory)
+            except (NoSession, Damaged):
+                continue
+
+    def snapshot(self, session: str) -> Snapshot:
+        """A session as it is now. Raises NoSession, Damaged."""
+        try:
+            return snapshot(self._host, self._objects, self._layout.session_dir(session), self.prefix_of)
+        except NoSession as error:
+            raise NoSession("the store holds no such session", where=session) from error
+
+    def list(self, limit: int, wanted: Filter) -> list[Summary]:
+        """Sessions newest first (``created_at``, then id), ``limit`` of them, 0 for all; damaged ones are left out."""
+        headers = [(directory, header) for directory, header in self.headers() if wanted.keeps_header(header)]
+        headers.sort(key=lambda each: (ts_to_ns(canonical_ts(each[1].created_at)), each[1].id), reverse=True)
+        listed: list[Summary] = []
+        for directory, _ in headers:
+            try:
+                found = snapshot(self._host, self._objects, directory, _no_prefix)
+                with closing(found.source):
+                    summary = summarise(self._host.fs, directory, found)
+            except _UNREADABLE:
+                continue
+            if wanted.keeps(summary):
+                listed.append(summary)
+            if limit and len(listed) >= limit:
+                break
+        return listed
+
+    # --- what sessions name in others ---
+
+    def has_blob(self, blob: str) -> bool:
+        """Whether the store holds a good copy of the blob."""
+        return self._objects.holds(Space.MEDIA, digest_of(blob))
+
+    def has_entry(self, session: str, entry_id: str) -> bool:
+        """Whether the store holds that session and it holds the entry."""
+        try:
+            found = self.snapshot(session)
+        except _UNREADABLE:
+            return False
+        try:
+            return found.source.find(entry_id) >= 0
+        finally:
+            found.source.close()
+
+    def prefix_of(self, header: Header, generation: Generation) -> Prefix | None:  # noqa: ARG002 - asked by openings
+        """Where a fork's prefix is read from; None for a session without a base."""
+        return self._prefix(header, _FORKS_MAX)
+
+    def _prefix(self, header: Header, forks: int) -> Prefix | None:
+        if not header.base:
+            return None
+        found = self._origin_source(header, forks) if forks else None
+        if found is None:
+            chain = ChainSource(self._objects, header.base)
+            return Prefix(chain, range(len(chain)))
+        source, position = found
+        try:
+            return Prefix(source, path_positions(source, position))
+        except BaseException:
+            source.close()
+            raise
+
+    def _origin_source(self, header: Header, forks: int) -> tuple[RowSource, int] | None:
+        if not header.parent_session or header.parent_session == header.id:
+            return None
+        directory = self._layout.session_dir(header.parent_session)
+        try:
+            origin = snapshot(self._host, self._objects, directory, lambda h, _: self._prefix(h, forks - 1))
+        except _UNREADABLE:
+            return None
+        with ExitStack() as undo:
+            undo.callback(origin.source.close)
+            with suppress(*_UNREADABLE):
+                position = origin.source.find(header.base)
+                if position >= 0:
+                    undo.pop_all()
+                    return origin.source, position
+        return None
+
+    def origin_of(self, base: str, parent_session: str) -> Snapshot | None:
+        """The session a fork continues from: the one named when it holds the base, else any (store.md A2).
+
+        None for no base. Raises NoEntry when no session that reads holds it.
+        """
+        if not base:
+            return None
+        named = [parent_session] if parent_session and self.holds(parent_session) else []
+        others = (header.id for _, header in self.headers() if header.id != parent_session)
+        for candidate in (*named, *others) if is_hash(base) else ():
+            try:
+                found = self.snapshot(candidate)
+            except _UNREADABLE:
+                continue
+            with ExitStack() as undo:
+                undo.callback(found.source.close)
+                if found.source.find(base) >= 0:
+                    undo.pop_all()
+                    return found
+        raise NoEntry("the store holds no entry to fork at", where=base, next_step="name an entry of a held session")
+
+
+def _no_prefix(header: Header, generation: Generation) -> Prefix | None:  # noqa: ARG001 - a listing reads own rows
+    return None

@@ -1,0 +1,95 @@
+"""What a fork asks of the session it continues from: checks of its base, and the anchoring of its prefix.
+
+A name from outside is anchored (architecture §3): what of the path still lies in a journal is published as objects
+before the fork has its name, so that the origin may go. The caller holds the store lock shared.
+"""
+
+from __future__ import annotations
+
+from agentsession_cas.core.contexthash import context_hash_at
+from agentsession_cas.core.facts import Flag
+from agentsession_cas.core.framing import Record
+from agentsession_cas.core.header import REDACTION_MINOR, Header
+from agentsession_cas.core.leaf import is_leaf_label
+from agentsession_cas.core.rows import PARENTS_BIT
+from agentsession_cas.core.source import path_positions
+from agentsession_cas.effects.host import Fs
+from agentsession_cas.errors import BadConvergence, HeadTarget, MediaDiffers, NoRaise
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.journal import JOURNAL_NAME
+from agentsession_cas.sessions.opening import Snapshot
+from agentsession_cas.sessions.records import publish_records
+from agentsession_cas.sessions.rowmaker import digest_of
+
+__all__ = ["anchor", "check_base", "require_media"]
+
+
+def require_media(header: Header, origin: Header) -> None:
+    """Raise MediaDiffers for a fork whose media form is not its origin's (store.md A2)."""
+    if header.media != origin.media:
+        raise MediaDiffers(
+            f"the session holding the base keeps its media {origin.media}",
+            where=header.id,
+            next_step="use the same media form",
+        )
+
+
+def check_base(header: Header, origin: Snapshot) -> None:
+    """Refuse a base a fork may not have (store.md A2): HeadTarget, MediaDiffers, NoRaise, BadConvergence."""
+    source = origin.source
+    position = source.find(header.base)
+    if is_leaf_label(source.facts(position)):
+        raise HeadTarget("a base is never a leaf label", where=header.base, next_step="fork at what it labels")
+    require_media(header, origin.header)
+    early = origin.header.minor < REDACTION_MINOR <= header.minor
+    if _flags(origin) & (PARENTS_BIT | (Flag.REDACTED if early else 0)):
+        _check_path(origin, position, early)
+
+
+def _flags(origin: Snapshot) -> int:
+    """What any row of a session has of flags: told without a look at every row, but for a fork of a fork."""
+    if origin.source.base_count:
+        return PARENTS_BIT | Flag.REDACTED
+    table, flags = origin.source.table, origin.state.scan.generation.newest.flags
+    for number in range(table.base, len(table)):
+        flags |= table.row(number).flags
+    return flags
+
+
+def _check_path(origin: Snapshot, position: int, early: bool) -> None:
+    """Refuse a prefix that names an entry off itself, or one that holds redacted from before 0.13."""
+    source = origin.source
+    path = path_positions(source, position)
+    held = {source.entry_id(at) for at in path}
+    for at in path:
+        entry = source.entry(at)
+        if early and entry.facts.flags & Flag.REDACTED:
+            raise NoRaise("an entry of the prefix holds redacted from before 0.13", where=entry.id)
+        own = (r for r in entry.parents if not r.get("session") or r.get("session") == origin.header.id)
+        if any(reference["entry"] not in held for reference in own):
+            raise BadConvergence(
+                "the prefix converges an entry off it", where=entry.id, next_step="fork before that entry"
+            )
+
+
+def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, base: str) -> bytes:
+    """Make the path to ``base`` durable; returns the raw context hash there.
+
+    ``directory`` is the origin's: its journal is committed through the base, then what lies in it becomes objects.
+    """
+    source, table = origin.source, origin.source.table
+    position = found = source.find(base)
+    records: list[Record] = []
+    while position >= source.base_count and source.number(position) >= table.base:
+        records.append(table.pending[source.number(position) - table.base])
+        position = source.parent(position)
+    if records:
+        journal = fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
+        try:
+            journal.sync()
+        finally:
+            journal.close()
+        publish_records(objects, records)
+    if found >= source.base_count:
+        return source.context_digest(found)
+    return digest_of(context_hash_at(source, found))

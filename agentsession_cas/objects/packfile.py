@@ -1,0 +1,119 @@
+"""A pack file read block by block, and the blocks read last (store.md Part B).
+
+Owns the reading of one open pack: by its own table, or by one that its idx copied. Must not: know the idx, list packs,
+or verify objects against names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zlib
+from array import array
+from collections import OrderedDict
+from types import TracebackType
+from typing import Final, Self
+
+from agentsession_cas.core.packformat import (
+    HEADER_SIZE,
+    TRAILER_SIZE,
+    Block,
+    Table,
+    decode_block,
+    decode_header,
+    decode_trailer,
+    table_size,
+)
+from agentsession_cas.core.packindex import key_of
+from agentsession_cas.effects.host import Fs, OpenFile
+from agentsession_cas.errors import Corrupt, DiskError
+
+__all__ = ["CACHE_MAX", "BlockCache", "PackFile"]
+
+CACHE_MAX: Final = 32 << 20
+"""Bytes of blocks kept in memory per store."""
+
+
+class BlockCache:
+    """The blocks read last, bounded in bytes."""
+
+    def __init__(self, size_max: int = CACHE_MAX) -> None:
+        self._size_max = size_max
+        self._size = 0
+        self._blocks: OrderedDict[tuple[str, int], Block] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def get(self, key: tuple[str, int]) -> Block | None:
+        """The block of a pack (its stem) by number, if it is kept."""
+        with self._guard:
+            block = self._blocks.get(key)
+            if block is not None:
+                self._blocks.move_to_end(key)
+            return block
+
+    def put(self, key: tuple[str, int], block: Block) -> None:
+        """Keep a block; the ones used longest ago go."""
+        with self._guard:
+            old = self._blocks.pop(key, None)
+            self._size += block.size - (old.size if old else 0)
+            self._blocks[key] = block
+            while self._size > self._size_max:
+                _, gone = self._blocks.popitem(last=False)
+                self._size -= gone.size
+
+
+def _read_table(file: OpenFile, size: int) -> Table:
+    decode_header(file.pread(HEADER_SIZE, 0))
+    trailer = decode_trailer(file.pread(TRAILER_SIZE, max(0, size - TRAILER_SIZE)))
+    length = table_size(trailer.blocks)
+    start = size - TRAILER_SIZE - length
+    if start < HEADER_SIZE:
+        raise Corrupt("a pack too short for its table")
+    data = file.pread(length, start)
+    if zlib.crc32(data) != trailer.table_crc:
+        raise Corrupt("a pack whose table fails its checksum")
+    return Table(data, trailer.blocks)
+
+
+class PackFile:
+    """A pack held open. A context manager."""
+
+    def __init__(self, fs: Fs, path: str, table: Table | None = None) -> None:
+        """By its own table, or by the one given. Raises Corrupt when its own is wanted and lost, NoFile, DiskError."""
+        self._file = fs.open(path)
+        try:
+            self.size = self._file.size()
+            self.table = table or _read_table(self._file, self.size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def block(self, number: int) -> Block:
+        """The block of that number. Raises Corrupt, DiskError."""
+        ref = self.table.block(number)
+        return decode_block(ref, self._file.pread(ref.size, ref.offset))
+
+    def gather_keys(self, keys: array[int]) -> dict[int, str]:
+        """Read all of it; note each object's key at its number. Returns the blocks that cannot be read, and why."""
+        bad: dict[int, str] = {}
+        for number in range(self.table.blocks):
+            try:
+                block = self.block(number)
+            except (Corrupt, DiskError) as error:
+                bad[number] = error.what
+                continue
+            for at in range(block.first, block.first + len(block)):
+                keys[at] = key_of(hashlib.sha256(block.object(at)).digest())
+        return bad
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

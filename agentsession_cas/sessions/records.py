@@ -1,0 +1,43 @@
+"""Journal records as a whole: published as objects, split into what was accepted together, asked for their mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentsession_cas.core.framing import Record
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.rows import RowCode
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.services import Mark
+
+__all__ = ["in_groups", "mark_of", "publish_records"]
+
+
+def publish_records(objects: ObjectDatabase, records: Iterable[Record]) -> None:
+    """Make the objects of a journal's records durable in the store."""
+    wanted: list[tuple[Space, bytes, bytes]] = []
+    for record in records:
+        if record.envelope:
+            wanted.append((Space.CONTENTS, record.row[32:64], record.content))
+            wanted.append((Space.ENTRIES, record.row[:32], record.envelope))
+    objects.publish(wanted)
+
+
+def in_groups(records: Sequence[Record], sizes: Sequence[int]) -> list[Sequence[Record]]:
+    """Records in the groups they were accepted in."""
+    groups: list[Sequence[Record]] = []
+    at = 0
+    for size in sizes:
+        groups.append(records[at : at + size])
+        at += size
+    return groups
+
+
+def mark_of(table: RowTable) -> int:
+    """The mark in force: that of the newest mark row, a record when there is none."""
+    for number in reversed(table.specials()):
+        row = table.row(number)
+        if row.code == RowCode.MARK:
+            return row.kind
+    return Mark.RECORD
