@@ -14,7 +14,7 @@ from agentsession_cas.core.calls import Call, CallBook
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.source import EntrySource, path_positions, walk_back
+from agentsession_cas.core.source import EntrySource, path_positions
 from agentsession_cas.core.undo import Undo
 from agentsession_cas.errors import AgentSessionError, LinkMismatch
 
@@ -25,7 +25,6 @@ __all__ = [
     "callees",
     "is_callee",
     "is_notice",
-    "is_on_path",
     "judges",
     "link_problems",
     "superseded_by",
@@ -66,14 +65,6 @@ def is_callee(facts: Facts) -> bool:
 def is_notice(facts: Facts) -> bool:
     """Whether an entry is a cancel notice."""
     return facts.code == Code.LINK and facts.kind in _CALLEES and bool(facts.flags & Flag.CANCEL)
-
-
-def is_on_path(source: EntrySource, position: int, leaf: int) -> bool:
-    """Whether ``position`` lies on the path to ``leaf``. Walks back from the leaf no further than to it."""
-    for each in walk_back(source, leaf):
-        if each <= position:
-            return each == position
-    return False
 
 
 def callees(source: EntrySource, position: int) -> list[Callee]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from agentsession_cas.core.ancestry import Ancestry
 from agentsession_cas.core.entry import Entry
-from agentsession_cas.core.facts import Facts, Flag, call_digest
+from agentsession_cas.core.facts import Code, Facts, Flag, call_digest
 from agentsession_cas.core.source import EntrySource
 
 __all__ = ["MemorySource", "Overlay"]
@@ -20,7 +21,7 @@ class MemorySource:
     ``base_count`` is how many of the first entries are another session's (format.md §1, Base).
     """
 
-    __slots__ = ("_by_call", "_by_id", "_by_legacy", "_entries", "_parents", "base_count")
+    __slots__ = ("_ancestry", "_by_call", "_by_id", "_by_legacy", "_entries", "_parents", "_strays", "base_count")
 
     def __init__(self, *, base_count: int = 0) -> None:
         self.base_count = base_count
@@ -29,6 +30,9 @@ class MemorySource:
         self._by_id: dict[str, int] = {}
         self._by_legacy: dict[str, int] = {}
         self._by_call: dict[int, list[int]] = {}
+        self._strays: list[int] = []
+        """Decisions and dispatches whose target is no entry with their call_id: a stored file may hold some."""
+        self._ancestry = Ancestry()
 
     def add(self, entry: Entry, parent: int) -> int:
         """Add an entry below the one at ``parent`` (-1: the universal root), not held before; its position."""
@@ -37,6 +41,8 @@ class MemorySource:
         self._parents.append(parent)
         self._by_id[entry.id] = position
         facts = entry.facts
+        if facts.code in (Code.DECISION, Code.DISPATCH) and self._is_stray(facts):
+            self._strays.append(position)
         if facts.call:
             self._by_call.setdefault(facts.call, []).append(position)
         if facts.flags & Flag.LEGACY:
@@ -44,6 +50,10 @@ class MemorySource:
             if isinstance(legacy, str):
                 self._by_legacy.setdefault(legacy, position)
         return position
+
+    def _is_stray(self, facts: Facts) -> bool:
+        target = self.find(facts.target)
+        return target < 0 or self._entries[target].facts.call != facts.call
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -83,6 +93,22 @@ class MemorySource:
         """Positions of the entries about that call, in file order."""
         named = self._by_call.get(call_digest(call_id), ())
         return [position for position in named if self._entries[position].call_id == call_id]
+
+    def about_call(self, position: int) -> Sequence[int]:
+        """Positions after a call's of what may belong to it."""
+        return [each for each in self.with_digest(self._entries[position].facts.call) if each > position]
+
+    def with_digest(self, call: int) -> Sequence[int]:
+        """Positions of the entries with that digest of a call_id, and of those whose target may be anything."""
+        named = self._by_call.get(call, [])
+        return sorted({*named, *self._strays}) if self._strays else named
+
+    def is_above(self, position: int, leaf: int) -> bool:
+        """Whether ``position`` is on the path to ``leaf``."""
+        ancestry = self._ancestry
+        for parent in self._parents[ancestry.size :]:
+            ancestry.add(parent)
+        return ancestry.is_above(position, leaf)
 
 
 class Overlay:
@@ -146,6 +172,19 @@ class Overlay:
     def with_call(self, call_id: str) -> Sequence[int]:
         """Positions of the entries about that call, in file order."""
         return [*self._source.with_call(call_id), *(self._size + at for at in self._added.with_call(call_id))]
+
+    def about_call(self, position: int) -> Sequence[int]:
+        """Positions after a call's of what may belong to it."""
+        added = [self._size + at for at in self._added.with_digest(self.facts(position).call)]
+        if position < self._size:
+            return [*self._source.about_call(position), *added]
+        return [each for each in added if each > position]
+
+    def is_above(self, position: int, leaf: int) -> bool:
+        """Whether ``position`` is on the path to ``leaf``: a batch is walked, what it is laid over is asked."""
+        while leaf >= self._size and leaf > position:
+            leaf = self.parent(leaf)
+        return leaf == position >= 0 or (leaf < self._size and self._source.is_above(position, leaf))
 
     def _shifted(self, position: int) -> int:
         return position if position < 0 else self._size + position

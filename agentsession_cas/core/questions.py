@@ -151,7 +151,7 @@ class Questions(ABC):
         """
         kept = self._entry_at(first_kept)
         leaf = self._at(None)
-        if not links_of.is_on_path(self.source, kept, leaf):
+        if not self.source.is_above(kept, leaf):
             raise FirstKept("the entry kept first is not on the path to the leaf", where=first_kept)
         return compaction(
             self.source.entry_id(kept),

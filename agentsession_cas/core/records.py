@@ -1,8 +1,9 @@
 """The record rules an append is held to (format.md §9): who may say what of a call, and when.
 
 :func:`check_append` looks at the one entry to come and at what the path says of the call it is about, never at the
-whole path: it asks the source for the entries with the call_id, and walks facts back to the call. Rules that need a
-segment or a whole path are no condition of acceptance; :mod:`~agentsession_cas.core.recordwalk` tells of them.
+whole path: it asks the source for the entries that may belong to the call and whether they are on the path, so that an
+append costs the same however long the session is, and however far up the call. Rules that need a segment or a whole
+path are no condition of acceptance; :mod:`~agentsession_cas.core.recordwalk` tells of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any, Final
 from agentsession_cas.core.calls import Call, CallBook, dispatches, is_call
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.links import callee_fault, is_callee, is_notice, is_on_path, superseded_by
-from agentsession_cas.core.source import EntrySource, walk_back
+from agentsession_cas.core.links import callee_fault, is_callee, is_notice, superseded_by
+from agentsession_cas.core.source import EntrySource
 from agentsession_cas.core.undo import Undo
 from agentsession_cas.errors import (
     AnswerNotDispatched,
@@ -87,7 +88,7 @@ def _check_link(source: EntrySource, parent_position: int, facts: Facts, body: M
     callee = None
     if is_notice(facts):
         position = source.find(facts.target)
-        if position >= 0 and is_callee(source.facts(position)) and is_on_path(source, position, parent_position):
+        if position >= 0 and is_callee(source.facts(position)) and source.is_above(position, parent_position):
             callee = source.entry(position)
     broken = callee_fault(facts, body, callee, appending=True)
     if broken:
@@ -95,30 +96,22 @@ def _check_link(source: EntrySource, parent_position: int, facts: Facts, body: M
 
 
 def call_on_path(source: EntrySource, leaf: int, target: str, call_id: str) -> Call:
-    """The call the entry ``target`` made, as the path to ``leaf`` has it; reads back to that entry and no further.
+    """The call the entry ``target`` made, as the path to ``leaf`` has it.
 
     Raises BadTarget when ``target`` is no function call with that call_id on the path.
     """
     position = source.find(target)
     if position < 0 or not is_call(source.facts(position)) or source.entry(position).call_id != call_id:
         raise BadTarget(f"the target is no function call {call_id}", where=target)
-    digest = source.facts(position).call
-    about: list[int] = []
-    for each in walk_back(source, leaf):
-        facts = source.facts(each)
-        if each <= position:
-            break
-        if facts.target == target or (facts.call == digest and _names_no_call(source, each, facts)):
-            about.append(each)
-    else:
-        each = -1
-    if each != position:
+    if not source.is_above(position, leaf):
         raise BadTarget(f"the function call {call_id} is not on the path of the entry", where=target)
     book = CallBook(source, Undo())
     call = book.read(position, source.facts(position))
     assert call is not None
-    for each in reversed(about):
-        book.read(each, source.facts(each))
+    for each in source.about_call(position):
+        facts = source.facts(each)
+        if source.is_above(each, leaf) and (facts.target == target or _names_no_call(source, each, facts)):
+            book.read(each, facts)
     return call
 
 
@@ -127,7 +120,7 @@ def _names_no_call(source: EntrySource, position: int, facts: Facts) -> bool:
     if facts.code not in (Code.DECISION, Code.DISPATCH):
         return True
     other = source.find(facts.target)
-    return other < 0 or not is_call(source.facts(other)) or not is_on_path(source, other, position)
+    return other < 0 or not is_call(source.facts(other)) or not source.is_above(other, position)
 
 
 def fault(

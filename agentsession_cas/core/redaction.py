@@ -195,6 +195,8 @@ class _Rewritten:
         self.entry_id = source.entry_id
         self.parent = source.parent
         self.with_call = source.with_call
+        self.about_call = source.about_call
+        self.is_above = source.is_above
 
     def __len__(self) -> int:
         return len(self._contents)

@@ -48,6 +48,15 @@ class EntrySource(Protocol):
     def with_call(self, call_id: str) -> Sequence[int]:
         """Positions, in file order, of every entry with that call_id: calls, outputs, decisions, dispatches, links."""
 
+    def about_call(self, position: int) -> Sequence[int]:
+        """Positions after a call's, in file order, among which is every entry of any branch that may belong to it.
+
+        Costs what is found, not what the session holds; no body is loaded. The entry decides whether it does.
+        """
+
+    def is_above(self, position: int, leaf: int) -> bool:
+        """Whether ``position`` is on the path to ``leaf``; never for the universal root. Costs no walk."""
+
 
 def walk_back(source: EntrySource, position: int) -> Iterator[int]:
     """Positions from ``position`` to its root, nearest first; iterative, any length."""

@@ -19,10 +19,11 @@ from agentsession_cas.core.timestamps import canonical_ts, ts_to_ns
 from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSession
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.listing import Filter, Summary, summarise
 from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
 from agentsession_cas.sessions.rowmaker import digest_of
-from agentsession_cas.sessions.source import ChainSource, Prefix, RowSource
+from agentsession_cas.sessions.source import Prefix, RowSource
 
 __all__ = ["Catalogue"]
 

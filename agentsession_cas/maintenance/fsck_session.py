@@ -21,9 +21,10 @@ from agentsession_cas.maintenance.fsck_entries import EntryCheck, check_held, ch
 from agentsession_cas.maintenance.fsck_files import SessionFiles, check_names, read_files
 from agentsession_cas.maintenance.fsck_rows import check_rows
 from agentsession_cas.maintenance.survey import Survey
+from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.headerfile import HEADER_NAME
 from agentsession_cas.sessions.opening import read_header
-from agentsession_cas.sessions.source import ChainSource, Prefix, RowSource
+from agentsession_cas.sessions.source import Prefix, RowSource
 
 __all__ = ["check_session"]
 

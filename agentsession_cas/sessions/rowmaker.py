@@ -8,7 +8,7 @@ from typing import Any, Final
 from agentsession_cas.core.contexthash import next_context_hash
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
-from agentsession_cas.core.source import EntrySource, walk_back
+from agentsession_cas.core.source import EntrySource
 
 __all__ = ["digest_of", "make_row"]
 
@@ -51,12 +51,7 @@ def make_row(
     def on_path(entry_id: str) -> tuple[str, str] | None:
         """What a compaction's ``first_kept`` names, when that is on the path."""
         found = source.find(entry_id)
-        if found < 0:
-            return None
-        for position in walk_back(source, parent):
-            if position <= found:
-                return (context_at(found), source.entry(found).type) if position == found else None
-        return None
+        return (context_at(found), source.entry(found).type) if source.is_above(found, parent) else None
 
     return Row(
         digest_of(entry.id),

@@ -8,9 +8,11 @@ as they load. Writes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from agentsession_cas.core.ancestry import Ancestry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelope import Envelope, read_envelope
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind, call_digest, facts_of
@@ -25,6 +27,7 @@ from agentsession_cas.core.rows import (
     REF_ROOT,
     TS_BIT,
     Row,
+    RowCode,
     ref_to,
     row_of_ref,
 )
@@ -35,12 +38,16 @@ from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.rowmaker import digest_of
 
-__all__ = ["ChainSource", "Prefix", "RowSource", "hash_of"]
+__all__ = ["Prefix", "RowSource", "hash_of"]
 
 _NEAR: Final = 8
 """Rows looked through one by one rather than by an index that may have to be built."""
 _ID_COLUMN: Final = 0
+_PARENT_COLUMN: Final = 24
+_TARGET_COLUMN: Final = 26
+_CODE_COLUMN: Final = 29
 _CALL_COLUMN: Final = 30
+_HANDLED: Final = frozenset({int(Code.DECISION), int(Code.DISPATCH)})
 _TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
 
 
@@ -62,74 +69,6 @@ def _checked(content: bytes, digest: bytes, where: str) -> bytes:
     return content
 
 
-def _stored(envelope: Envelope, id_: str, objects: ObjectDatabase) -> Entry:
-    digest = digest_of(envelope.content)
-    return Entry.stored(
-        id_,
-        envelope.type,
-        envelope.parent,
-        envelope.ts,
-        envelope.content,
-        lambda: objects.get(Space.CONTENTS, digest),
-        parents=envelope.parents,
-    )
-
-
-class ChainSource:
-    """The path to an entry read from envelopes alone: what is left of a session that was deleted. Read-only."""
-
-    def __init__(self, objects: ObjectDatabase, entry_id: str) -> None:
-        """Walk up from ``entry_id``; raises NoObject when an envelope of the path is not held."""
-        path: list[Entry] = []
-        while entry_id:
-            envelope = read_envelope(objects.get(Space.ENTRIES, digest_of(entry_id)))
-            path.append(_stored(envelope, entry_id, objects))
-            entry_id = envelope.parent
-        path.reverse()
-        self._path = path
-        self._ids = {entry.id: position for position, entry in enumerate(path)}
-
-    @property
-    def base_count(self) -> int:
-        """None of these is known to be another session's."""
-        return 0
-
-    def __len__(self) -> int:
-        return len(self._path)
-
-    def find(self, entry_id: str) -> int:
-        """The position of an entry id, or -1."""
-        return self._ids.get(entry_id, -1)
-
-    def find_child(self, parent: int, entry_id: str) -> int:  # noqa: ARG002 - ids are found as fast without it
-        """:meth:`find`."""
-        return self.find(entry_id)
-
-    def find_legacy(self, legacy_id: str) -> int:
-        """The position of the entry with that ``legacy_id``, or -1."""
-        return next((at for at, entry in enumerate(self._path) if entry.body.get("legacy_id") == legacy_id), -1)
-
-    def entry_id(self, position: int) -> str:
-        """The id at a position."""
-        return self._path[position].id
-
-    def entry(self, position: int) -> Entry:
-        """The entry at a position."""
-        return self._path[position]
-
-    def parent(self, position: int) -> int:
-        """The position of the parent: a chain."""
-        return position - 1
-
-    def facts(self, position: int) -> Facts:
-        """The facts, from the body."""
-        return self._path[position].facts
-
-    def with_call(self, call_id: str) -> Sequence[int]:
-        """Positions of every entry with that call_id."""
-        return [at for at, entry in enumerate(self._path) if entry.facts.call and entry.call_id == call_id]
-
-
 class RowSource:
     """An :class:`EntrySource` over rows. ``push`` and ``cut`` are its owner's, under the owner's mutex."""
 
@@ -142,6 +81,8 @@ class RowSource:
         self._prefix_ids: dict[str, int] | None = None
         self._ids: dict[int, int | list[int]] = {}
         self._calls: dict[int, list[int]] = {}
+        self._strays: list[int] = []
+        self._ancestry = Ancestry()
         self._legacy: dict[str, int] | None = None
         self._ids_upto = 0
         self._calls_upto = 0
@@ -322,25 +263,71 @@ class RowSource:
     def with_call(self, call_id: str) -> Sequence[int]:
         """Positions of every entry with that call_id, in file order."""
         found: list[int] = []
-        digest = call_digest(call_id)
         if self._prefix is not None:
-            source, positions = self._prefix
-            held = set(source.with_call(call_id))
-            found += [index for index, at in enumerate(positions) if at in held]
+            found += self._of_prefix(self._prefix.source.with_call(call_id))
         self._index_calls()
-        for number in self._calls.get(digest, ()):
+        for number in self._calls.get(call_digest(call_id), ()):
             position = self.position(number)
             if self.entry(position).call_id == call_id:
                 found.append(position)
         return found
 
+    def _of_prefix(self, held: Iterable[int]) -> list[int]:
+        """Positions in the prefix of those of its session that are on it; both ascend."""
+        assert self._prefix is not None
+        positions = self._prefix.positions
+        found = ((bisect_left(positions, at), at) for at in held)
+        return [index for index, at in found if index < len(positions) and positions[index] == at]
+
+    def about_call(self, position: int) -> Sequence[int]:
+        """Positions after a call's of what may belong to it."""
+        self._index_calls()
+        rows = [*self._calls.get(self.facts(position).call, ()), *self._strays]
+        found = {at for at in map(self.position, rows) if at > position}
+        if position < self.base_count:
+            assert self._prefix is not None
+            found.update(self._of_prefix(self._prefix.source.about_call(self._prefix.positions[position])))
+        return sorted(found)
+
     def _index_calls(self) -> None:
-        if self._calls_upto == len(self.table):
+        table, start = self.table, self._calls_upto
+        if start == len(table):
             return
-        for number, word in enumerate(self.table.words(_CALL_COLUMN, self._calls_upto), self._calls_upto):
-            if word:
-                self._calls.setdefault(word, []).append(number)
-        self._calls_upto = len(self.table)
+        calls = table.words(_CALL_COLUMN, start)
+        for number, call in enumerate(calls, start):
+            if call:
+                self._calls.setdefault(call, []).append(number)
+        codes, targets = table.words(_CODE_COLUMN, start), table.words(_TARGET_COLUMN, start)
+        for number, (code, target) in enumerate(zip(codes, targets, strict=True), start):
+            if code & 0xFF in _HANDLED and not self._is_call(target, calls[number - start]):
+                self._strays.append(number)
+        self._calls_upto = len(table)
+
+    def _is_call(self, ref: int, call: int) -> bool:
+        """Whether the target of a row is known to be about the call with that digest; not, inside the prefix."""
+        number = row_of_ref(ref) if ref != REF_ELSEWHERE else -1
+        return number >= 0 and self.table.row(number).call == call
+
+    def is_above(self, position: int, leaf: int) -> bool:
+        """Whether ``position`` is on the path to ``leaf``."""
+        ancestry = self._ancestry
+        if ancestry.size < len(self):
+            self._index_paths()
+        return ancestry.is_above(position, leaf)
+
+    def _index_paths(self) -> None:
+        """Tell the ancestry of the rows it has not heard of; those that hang from the one before are told by that."""
+        ancestry = self._ancestry
+        while ancestry.size < self.base_count:
+            ancestry.add(ancestry.size - 1)
+        size = ancestry.size
+        before = ref_to(self.number(size - 1)) if size > self.base_count else REF_BASE if size else REF_ROOT
+        start = row_of_ref(before) + 1
+        refs, codes = self.table.words(_PARENT_COLUMN, start), self.table.words(_CODE_COLUMN, start)
+        for number, (ref, code) in enumerate(zip(refs, codes, strict=True), start):
+            if code & 0xFF < RowCode.HEAD:
+                ancestry.add(ancestry.size - 1 if ref == before else self.position_of_ref(ref))
+                before = ref_to(number)
 
     def find_legacy(self, legacy_id: str) -> int:
         """The position of the entry with that ``legacy_id``, or -1."""
@@ -384,8 +371,11 @@ class RowSource:
                 self._calls[row.call].remove(number)
         self._ids_upto = min(self._ids_upto, count)
         self._calls_upto = min(self._calls_upto, count)
+        while self._strays and self._strays[-1] >= count:
+            self._strays.pop()
         self._legacy = None
         self.table.cut(count)
+        self._ancestry.cut(len(self))
 
     def _unindex_id(self, word: int, number: int) -> None:
         known = self._ids[word]

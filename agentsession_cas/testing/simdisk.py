@@ -119,6 +119,7 @@ class SimDisk(Disk):
     # --- what happens before an operation
 
     def approach(self, who: str, kind: str, path: str) -> None:
+        """Come to an operation: whoever watches acts first, and what was planned strikes."""
         if self.off:
             raise PowerCut
         if (end := self.processes[who].end) is not None:
@@ -134,6 +135,7 @@ class SimDisk(Disk):
         self._mark = mark
 
     def begin(self, who: str, kind: str, path: str, size: int = 0, target: str = "") -> None:
+        """Begin an operation, and count it when it is an effect."""
         if self.read_only and kind in READ_ONLY:
             raise fault(errno.EROFS)
         if kind in EFFECTS:
@@ -161,6 +163,7 @@ class SimDisk(Disk):
             self.held.remove(held)
 
     def pid(self, who: str) -> int:
+        """The number of a process."""
         return self.processes[who].pid
 
     # --- what operations do
