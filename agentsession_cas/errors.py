@@ -7,7 +7,7 @@ defines an error, and nothing here imports anything.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
     "AgentSessionError",
@@ -93,6 +93,9 @@ __all__ = [
     "WriterPoisoned",
 ]
 
+_POINTER_MAX: Final = 120
+"""Characters of a pointer that a message shows."""
+
 
 class AgentSessionError(Exception):
     """Base of every error here.
@@ -104,6 +107,8 @@ class AgentSessionError(Exception):
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 1
     http_status: ClassVar[int] = 400
+    advice: ClassVar[str] = ""
+    """The next step where whoever raises the error names none."""
     line: int = 0
     """The 1-based line of the file being read, 0 when the error is about no file."""
 
@@ -111,11 +116,16 @@ class AgentSessionError(Exception):
         super().__init__(what, where, next_step)
         self.what = what
         self.where = where
-        self.next_step = next_step
+        self.next_step = next_step or self.advice
 
     def __str__(self) -> str:
-        text = f"{self.what} ({self.where})" if self.where else self.what
+        place = self._place()
+        text = f"{self.what} ({place})" if place else self.what
         return f"{text}; {self.next_step}" if self.next_step else text
+
+    def _place(self) -> str:
+        """``where`` as the message has it."""
+        return self.where
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------
@@ -134,17 +144,36 @@ class Usage(BadInput):
     exit_status = 2
 
 
-class BadJSON(BadInput):
+class PointedAt(BadInput):
+    """What is wrong at an RFC 6901 pointer, with which ``where`` ends. The message has a long one shortened."""
+
+    code = "pointed_at"
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        super().__init__(what, where=where, next_step=next_step)
+        self._pointer = where
+
+    def _place(self) -> str:
+        pointer = self._pointer
+        if len(pointer) <= _POINTER_MAX or not self.where.endswith(pointer):
+            return self.where
+        half = _POINTER_MAX // 2
+        return f"{self.where.removesuffix(pointer)}{pointer[:half]}…{pointer[-half:]}"
+
+
+class BadJSON(PointedAt):
     """Bytes that are not JSON, or fail the I-JSON test (format.md §4): ``where`` holds the RFC 6901 pointer."""
 
     code = "bad_json"
+    advice = "give what JSON can carry"
 
 
-class LimitExceeded(BadInput):
+class LimitExceeded(PointedAt):
     """Past a limit of format.md §4: nesting over 256 levels, a line over 256 MiB."""
 
     code = "limit_exceeded"
     http_status = 413
+    advice = "break a cycle, or keep deep or large data as a blob"
 
 
 class BadTimestamp(BadInput):
@@ -163,24 +192,28 @@ class BadEntry(BadInput):
     """An entry that lacks a required member, or whose type is in no namespace (format.md §5)."""
 
     code = "bad_entry"
+    advice = "the README lists what each type of entry holds"
 
 
 class ReservedMember(BadEntry):
     """A body with a top-level member by one of the envelope's names (format.md §4)."""
 
     code = "reserved_member"
+    advice = "give it another name"
 
 
 class SyntheticLabel(BadEntry):
     """An append of a ``synthetic`` label: only a projection writes one (store.md A10)."""
 
     code = "synthetic_label"
+    advice = "leave synthetic out"
 
 
 class BadID(BadInput):
     """An id that is not the hash of its entry, or a ``ts`` in another spelling beside it (format.md §4)."""
 
     code = "bad_id"
+    advice = "leave id, parent and ts out to have them filled in"
     exit_status = 3
 
 
@@ -200,6 +233,7 @@ class UnsupportedFormat(BadInput):
     """A header naming a format, or a payload, this package does not read (format.md §11)."""
 
     code = "unsupported_format"
+    advice = "use a release that reads it"
     exit_status = 3
 
 
@@ -292,6 +326,7 @@ class BadFile(BadInput):
     """A session file with a line that is malformed: ``where`` names the line (format.md §2)."""
 
     code = "bad_file"
+    advice = "is this a session file?"
     exit_status = 3
 
 
@@ -457,18 +492,21 @@ class NoSession(NotFound):
     """A session the store does not hold."""
 
     code = "no_session"
+    advice = "name one that the store lists"
 
 
 class NoEntry(NotFound):
     """An entry the session does not hold."""
 
     code = "no_entry"
+    advice = "name an entry the session holds"
 
 
 class BaseRule(NoEntry):
     """An entry, or a head, that breaks the base rule (format.md §4)."""
 
     code = "base_rule"
+    advice = "name the base, or an entry after it"
     exit_status = 3
     http_status = 400
 
@@ -477,12 +515,14 @@ class NoBlob(NotFound):
     """A blob the store does not hold."""
 
     code = "no_blob"
+    advice = "put the blob first"
 
 
 class NoObject(NotFound):
     """An object the store does not hold."""
 
     code = "no_object"
+    advice = "run fsck to see what else is missing"
 
 
 class NoRef(NotFound):
@@ -638,6 +678,7 @@ class NoFile(DiskError):
     """A path that leads to nothing."""
 
     code = "no_file"
+    advice = "check the path"
 
 
 class FileTaken(DiskError):
@@ -650,6 +691,7 @@ class NotRegular(DiskError):
     """A path that is not the kind of file it has to be."""
 
     code = "not_regular"
+    advice = "check the path"
 
 
 class UnsupportedSystem(AgentSessionError):
@@ -666,6 +708,7 @@ class Corrupt(AgentSessionError):
     """Bytes that do not hash to their name, or do not decode: never served (store.md A1)."""
 
     code = "corrupt"
+    advice = "run fsck to see what is damaged"
     exit_status = 3
     http_status = 500
 
@@ -674,3 +717,4 @@ class Damaged(Corrupt):
     """A session whose files are damaged, not merely cut short: ``where`` names session, file and offset (A5)."""
 
     code = "damaged"
+    advice = "run fsck to see what is damaged; no other session is affected"

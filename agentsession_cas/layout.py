@@ -10,18 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.given import as_path, require_text
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.effects.durable import ensure_dir, publish
 from agentsession_cas.effects.host import Host
-from agentsession_cas.errors import Corrupt, NoFile, NoStore, StoreExists, StoreLocked, UnsupportedFormat
+from agentsession_cas.errors import (
+    BadInput,
+    Corrupt,
+    NoFile,
+    NoStore,
+    NotRegular,
+    StoreExists,
+    StoreLocked,
+    UnsupportedFormat,
+)
 
-__all__ = ["LAYOUT_VERSION", "Layout", "directory_name", "session_id_of"]
+__all__ = ["LAYOUT_VERSION", "Layout", "directory_name", "root_of", "session_id_of"]
 
 LAYOUT_VERSION: Final = 1
 STORE_FILE: Final = "store.json"
@@ -37,7 +48,7 @@ _STORE_WAIT_S: Final = 60.0
 
 def directory_name(session_id: str) -> str:
     """The name of a session's directory: injective, lower-case ASCII, at most 200 bytes (store.md Part B)."""
-    raw = session_id.encode()
+    raw = session_id.encode(errors="surrogatepass")  # no session has such an id, but it may be asked for
     parts = [chr(byte) if byte in _KEPT else f"%{byte:02x}" for byte in raw]
     if session_id in _DEVICES:
         parts[0] = f"%{raw[0]:02x}"
@@ -56,6 +67,15 @@ def session_id_of(name: str) -> str:
     return session_id if session_id and directory_name(session_id) == name else ""
 
 
+def root_of(path: object) -> str:
+    """The root of the store at a path a caller gave, ``~`` being the home directory. Raises BadInput."""
+    given = as_path(path, "where a store is")
+    try:
+        return str(Path(given).expanduser())
+    except RuntimeError as error:
+        raise BadInput("nobody's home directory", where=given, next_step="write the path out") from error
+
+
 class Layout:
     """The paths and the lock of one store."""
 
@@ -68,6 +88,7 @@ class Layout:
         self.redacted_only = False
         """Whether the store takes what is redacted alone (format.md §10): a setting that never changes."""
         self._lock_path = f"{root}/locks/store"
+        self._settled = False
 
     @classmethod
     def open(cls, host: Host, root: str) -> Layout:
@@ -77,14 +98,29 @@ class Layout:
             data = host.fs.read(f"{root}/{STORE_FILE}")
         except NoFile:
             data = None
+        except NotRegular as error:
+            found = host.fs.stat(root)
+            if found is not None and found.is_dir:
+                raise
+            raise NotRegular("a store is a directory, and this is none", where=root) from error
+        if data is None and host.fs.stat(layout.sessions) is not None:
+            raise NoStore(
+                f"{STORE_FILE} is missing from the store",
+                where=root,
+                next_step="make the store again in its place: the sessions in it stay",
+            )
         if data is None:
-            raise NoStore("there is no store", where=root, next_step="make one with init, or open with create=True")
+            raise NoStore("there is no store", where=root, next_step="make one (create=True), or name another path")
         try:
             settings: Any = orjson.loads(data)
             version = settings["layout"]
             layout.redacted_only = settings.get("redacted_only") is True
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise Corrupt("the store's settings cannot be read", where=f"{root}/{STORE_FILE}") from error
+            raise Corrupt(
+                "the store's settings cannot be read",
+                where=f"{root}/{STORE_FILE}",
+                next_step=f'restore the file; one as it is made holds {{"layout":{LAYOUT_VERSION}}}',
+            ) from error
         if version != LAYOUT_VERSION:
             raise UnsupportedFormat(
                 f"the store has layout {version}, this package reads {LAYOUT_VERSION}",
@@ -102,24 +138,44 @@ class Layout:
             names = set(fs.listdir(root)) if found.is_dir else {root}
             if STORE_FILE in names:
                 raise StoreExists("a store is there already", where=root, next_step="open it")
-            if names - {top.split("/")[0] for top in _DIRECTORIES}:
-                raise StoreExists("the place is taken by something else", where=root, next_step="name an empty place")
+            strange = names - {top.split("/")[0] for top in _DIRECTORIES}
+            if strange:
+                what = f"{root}/{min(strange)}" if found.is_dir else root
+                raise StoreExists(
+                    "the place is taken by something else", where=what, next_step="move it away, or name an empty place"
+                )
         layout = cls(host, root)
         ensure_dir(fs, root)
         for name in _DIRECTORIES:
             if fs.stat(f"{root}/{name}") is None:
                 fs.mkdir(f"{root}/{name}")
         fs.sync_dir(f"{root}/objects")
+        fs.sync_dir(root)  # the settings make it a store: all else has to be there before
         settings: dict[str, Any] = {"layout": LAYOUT_VERSION, "created_at": ts_from_ns(host.clock.now_ns())}
         if redacted_only:
             layout.redacted_only = settings["redacted_only"] = True
         publish(host, layout.tmp, f"{root}/{STORE_FILE}", canonical(settings) + b"\n")
-        fs.sync_dir(root)
+        layout.settle()
         return layout
 
+    def settle(self) -> None:
+        """Make the store's own name for its settings durable, once: who wrote them may have died before he did.
+
+        To be called before the first thing that is kept in a store by this process is acknowledged; what lies in a
+        session needs it no more, for whoever made that has called it.
+        """
+        if not self._settled:
+            self.host.fs.sync_dir(self.root)
+            self._settled = True
+
     def session_dir(self, session_id: str) -> str:
-        """The directory of a session."""
-        return f"{self.sessions}/{directory_name(session_id)}"
+        """The directory of a session. Raises BadInput for what is no session id."""
+        return f"{self.sessions}/{directory_name(require_text(session_id, 'a session id'))}"
+
+    def is_session(self, name: str) -> bool:
+        """Whether a name in ``sessions/`` is that of a session's directory, and not of what lies there by mistake."""
+        found = self.host.fs.stat(f"{self.sessions}/{name}") if session_id_of(name) or "%%" in name else None
+        return found is not None and found.is_dir
 
     @contextmanager
     def shared(self, timeout_s: float = _STORE_WAIT_S) -> Iterator[None]:

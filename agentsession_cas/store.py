@@ -10,10 +10,12 @@ from builtins import list as list_
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from agentsession_cas.core.given import as_path, require
 from agentsession_cas.core.header import Harness, Header, check_new, new_header
 from agentsession_cas.core.identity import hash_bytes, is_hash, session_id
 from agentsession_cas.core.jsonl import Source
@@ -28,33 +30,29 @@ from agentsession_cas.errors import (
     BadBlob,
     Closed,
     NoBlob,
-    NoFile,
+    NoEntry,
     NoObject,
     NoSession,
     NoStore,
     ReadOnly,
-    SessionExists,
     Usage,
 )
 from agentsession_cas.exchange.catalogue import Catalogue
 from agentsession_cas.exchange.continuation import Relatives
 from agentsession_cas.exchange.forks import anchor, check_base
-from agentsession_cas.exchange.intake import take_session
-from agentsession_cas.exchange.projection import (
-    Imported,
-    project_session,
-    read_for_import,
-    sidecar_dir,
-)
+from agentsession_cas.exchange.intake import read_source, take_session
+from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
-from agentsession_cas.layout import Layout
+from agentsession_cas.layout import Layout, root_of
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.fsck import Progress, fsck
+from agentsession_cas.maintenance.repack import Progress as RepackProgress
+from agentsession_cas.maintenance.repack import RepackReport, repack, tidy
 from agentsession_cas.maintenance.stats import stats
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.journal import JOURNAL_NAME
-from agentsession_cas.sessions.listing import Filter, Summary
+from agentsession_cas.sessions.listing import Filter, OnDamage, Summary
 from agentsession_cas.sessions.opening import Snapshot, create_session, lock_session, open_writer, read_header
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services, SyncPolicy
@@ -80,6 +78,7 @@ class Store(Relatives, Redactions):
         redacted_only: bool = False,
     ) -> None:
         """Wire a store over an open layout; ``files`` is the host that session files are read from and written to."""
+        require(layout, Layout, "what a store is made over", "Store.open(path) opens a directory")
         if sync not in (SyncPolicy.RECORDS, SyncPolicy.ALWAYS, SyncPolicy.NEVER):
             raise Usage(f"{sync!r} is no sync policy", next_step="use records, always or never")
         self._layout = layout
@@ -98,6 +97,7 @@ class Store(Relatives, Redactions):
             sync,
             background,
             redacted_only or layout.redacted_only,
+            partial(tidy, layout, self._objects),
         )
         if redacted_only and not layout.redacted_only:
             self._require_redacted()
@@ -122,7 +122,7 @@ class Store(Relatives, Redactions):
         open, and raises NotRedacted for what it holds already. Raises NoStore, StoreExists, UnsupportedFormat.
         """
         host = host or real_host()
-        root = str(Path(path).expanduser())
+        root = root_of(path)
         try:
             layout = Layout.open(host, root)
         except NoStore:
@@ -160,7 +160,7 @@ class Store(Relatives, Redactions):
         id: str = "",
         created_at: str | datetime = "",
         harness: Harness | None = None,
-        cwd: str = "",
+        cwd: str | Path = "",
         records: Iterable[str] = (),
         parent_session: str = "",
         spawned_by: str = "",
@@ -178,9 +178,10 @@ class Store(Relatives, Redactions):
         """
         self._require_writable()
         if header is not None:
-            base = header.base
+            base = require(header, Header, "a header given whole", 'give its members by name: id="…"').base
         with ExitStack() as held:
             held.enter_context(self._layout.shared())
+            self._layout.settle()
             origin = self._catalogue.origin_of(base, header.parent_session if header is not None else parent_session)
             if header is None:
                 now = self._host.clock.now_ns()
@@ -222,7 +223,13 @@ class Store(Relatives, Redactions):
             origin.source.close()
 
     def fork(self, session: str, entry: str, **header: Any) -> SessionWriter:
-        """Make a session that continues from ``entry`` of ``session``; ``header`` as :meth:`create` takes it."""
+        """Make a session that continues from ``entry`` of ``session``; ``header`` as :meth:`create` takes it.
+
+        It has that session's media, and nothing else of its header. Raises NoEntry for no entry, what :meth:`create`
+        does.
+        """
+        if not entry:
+            raise NoEntry("a fork continues from an entry, and none was named", where=f"session {session}")
         return self.create(base=entry, parent_session=session, **header)
 
     def open_session(self, session: str, timeout_s: float = 0.0) -> SessionWriter:
@@ -262,18 +269,18 @@ class Store(Relatives, Redactions):
         except NoSession:
             return None
 
-    def session_ids(self) -> list_[str]:
-        """The id of every session whose header reads, in no particular order."""
+    def session_ids(self, on_damage: OnDamage | None = None) -> list_[str]:
+        """The id of every session whose header reads, in no particular order; ``on_damage`` hears of the others."""
         self._require_open()
-        return [header.id for _, header in self._catalogue.headers()]
+        return [header.id for _, header in self._catalogue.headers(on_damage)]
 
-    def list(self, *, limit: int = 0, **filters: Any) -> list_[Summary]:
+    def list(self, *, limit: int = 0, on_damage: OnDamage | None = None, **filters: Any) -> list_[Summary]:
         """Sessions newest first (``created_at``, then id); ``filters`` are the fields of :class:`Filter`.
 
-        ``limit`` 0 lists all. A damaged session is left out: ``fsck`` names it.
+        ``limit`` 0 lists all. A damaged session is left out; ``on_damage`` is called with its id and what is wrong.
         """
         self._require_open()
-        return self._catalogue.list(limit, Filter(**filters))
+        return self._catalogue.list(limit, Filter(**filters), on_damage)
 
     def delete(self, session: str, timeout_s: float = 0.0) -> None:
         """Remove a session, in one step; entries that forks need stay. Raises NoSession, SessionLocked."""
@@ -308,21 +315,10 @@ class Store(Relatives, Redactions):
         BlobMismatch, NotRedacted, and what reading the file raises; nothing is kept then.
         """
         self._require_writable()
-        directory = str(media) if media is not None else ""
-        if isinstance(source, (str, Path)):
-            path = str(source)
-            data = self._files.fs.read(path)
-            if data is None:
-                raise NoFile("there is no such file", where=path)
-            session = read_for_import(data)
-            directory = directory or sidecar_dir(path, session.id)
-        else:
-            session = read_for_import(source)
+        session, directory = read_source(self._files.fs, source, media)
         return self._take(session, Mark.RECORD if as_record else Mark.MIRROR, directory)
 
     def _take(self, session: Session, mark: int, directory: str) -> Imported:
-        if self.holds(session.id):
-            raise SessionExists("the store holds a session of this id", where=session.id, next_step="delete it first")
         return take_session(self._layout, self._catalogue, self._services, self._files.fs, session, mark, directory)
 
     def project(self, session: str, target: str | Path) -> str:
@@ -330,7 +326,7 @@ class Store(Relatives, Redactions):
 
         Raises NoBlob when a blob the session names is not held: such a session is not projected.
         """
-        path = str(target)
+        path = as_path(target, "the file to write")
         with self._reading(session) as found:
             project_session(self._files, found, self.blob, path)
         return path
@@ -369,8 +365,9 @@ class Store(Relatives, Redactions):
     def put_blob(self, data: bytes) -> str:
         """Keep bytes under their hash, durably; returns the hash (store.md A9)."""
         self._require_writable()
-        name = hash_bytes(data)
+        name = hash_bytes(require(data, bytes, "a blob", "encode a text first"))
         with self._layout.shared():
+            self._layout.settle()
             self._objects.publish([(Space.MEDIA, digest_of(name), data)])
         return name
 
@@ -394,10 +391,22 @@ class Store(Relatives, Redactions):
         self._require_open()
         return fsck(self._layout, self._objects, fast=fast, progress=progress)
 
-    def stats(self) -> dict[str, Any]:
-        """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``."""
+    def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
+        """Merge packs until they are few and pack loose objects; ``all`` puts everything anew as small as it gets.
+
+        ``progress`` is called with the objects dealt with and how many there are. May be stopped at any time. Raises
+        StoreLocked when another repack runs.
+        """
+        self._require_writable()
+        return repack(self._layout, self._objects, all=all, progress=progress)
+
+    def stats(self, on_damage: OnDamage | None = None) -> dict[str, Any]:
+        """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``.
+
+        ``on_damage`` is called with the id of every session whose files do not read, and what is wrong with them.
+        """
         self._require_open()
-        return stats(self._layout, self._objects)
+        return stats(self._layout, self._objects, on_damage)
 
     # --- the handle ---
 

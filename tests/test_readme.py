@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 import agentsession_cas
-from agentsession_cas import errors
+from agentsession_cas import ALL_RECORDS, SessionWriter, Store, entry, errors
 from agentsession_cas.cli.app import cli
+from agentsession_cas.core.facts import CODES
 from agentsession_cas.core.header import FORMAT
 from tests.helpers.readme import Place, blocks, commands, normal
 
@@ -36,6 +37,35 @@ def test_the_tour_and_every_example(tmp_path: Path) -> None:
                 assert normal(place.run(command.text)) == normal(command.output), f"{where}: $ {command.text}"
                 ran += 1
     assert ran > 20
+
+
+def test_every_entry_type_and_constructor_has_an_example_that_holds() -> None:
+    """Each line of the table makes an entry of the type it says, and a session takes it."""
+    rows = re.findall(r"^\| `(entry\.(\w+)\(.*\))` \| `([\w:]+)` \|", README, re.MULTILINE)
+    makers = [name for name in entry.__all__ if name[0].islower() and name not in ("view", "same_workspace")]
+    assert {name for _, name, _ in rows} == set(makers) - {"trigger", "workspace"}  # these make a member
+    assert {type_ for _, _, type_ in rows} == {*CODES, "my:note"}
+    for example, _, type_ in rows:
+        with Store.memory() as store, store.create(records=ALL_RECORDS) as session:
+            made = eval(example, {"entry": entry, **_named(session)})
+            assert session.entry(session.append(made).id).type == type_, example
+
+
+def _named(session: SessionWriter) -> dict[str, Any]:
+    """The names the table uses, and a session in which they are."""
+    item = entry.user("x").body["item"]
+    first = session.append(entry.user("hi")).id
+    calls = [session.append(entry.function_call(f"call_{n}", "lookup", {})).id for n in (1, 2)]
+    link = session.append(entry.peer("call_2", url="https://a.test")).id
+    waiting = session.append(entry.queued(item, mode="steer")).id
+    session.append(entry.dispatch(session.entry(calls[1])))
+    accepted = {"call": calls[0], "started": calls[1], "link": link, "waiting": waiting}
+    return {
+        "item": item,
+        "request": {"model": "m", "input": "hi"},
+        "id": first,
+        **{name: session.entry(each) for name, each in accepted.items()},
+    }
 
 
 def test_the_two_commands_are_there_and_lead_the_readme() -> None:

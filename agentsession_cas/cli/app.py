@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.store import Store
 
-__all__ = ["EXIT_INTEGRITY", "App", "cli", "command", "main", "report", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "main", "report", "run"]
 
 PROGRAM: Final = "agentsession-cas"
 EXIT_FAILURE: Final = 1
@@ -53,6 +53,7 @@ _VERBS: Final = {
     "verify": ("check", "Check sessions or files: ids, requests, records."),
     "fsck": ("check", "Check everything the store holds."),
     "stats": ("check", "Count what the store holds, and its bytes."),
+    "repack": ("keep", "Keep packs few, or make the store small."),
 }
 """Each verb: the module that has it, and what it does in a line."""
 
@@ -75,10 +76,9 @@ class App:
 
     def store(self, *, write: bool = False) -> Store:
         """The store to use, closed when the verb is done. Raises NoStore."""
-        from agentsession_cas.cli.resolve import find_store
-        from agentsession_cas.store import Store
+        from agentsession_cas.cli.resolve import open_store
 
-        store = Store.open(find_store(self.store_path), read_only=not write)
+        store = open_store(self.store_path, write=write)
         click.get_current_context().call_on_close(store.close)
         return store
 
@@ -147,6 +147,19 @@ def command(name: str, **attributes: Any) -> Callable[[Callable[..., int | None]
 class _Verbs(click.Group):
     """The verbs, each loaded when it is used."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], _VERBS, 1)
+            if close:
+                raise click.UsageError(f"no verb is called {args[0]!r} (did you mean {close[0]}?)", ctx) from error
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_VERBS)
 
@@ -175,8 +188,10 @@ def cli(context: click.Context) -> None:
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 integrity problem, 4 conflict, 10 no store, 11 locked, 130 interrupted.
     """
-    context.ensure_object(App)
+    app = context.ensure_object(App)
     if context.invoked_subcommand is None:
+        if app.store_path or app.as_json or app.quiet or not app.progress:
+            raise click.UsageError("options alone do nothing: a verb is missing")
         click.echo(context.get_help(), err=True)
         context.exit(EXIT_USAGE)
 
@@ -213,10 +228,26 @@ def main() -> None:
     sys.exit(run())
 
 
-def report(error: AgentSessionError) -> int:
-    """Print an error's one line; returns its exit code: a line of a file that does not read is an integrity problem."""
-    status = EXIT_INTEGRITY if error.line and error.exit_status == EXIT_FAILURE else error.exit_status
+def report(error: AgentSessionError, status: int | None = None) -> int:
+    """Print an error's one line; returns its exit code: ``status``, when the verb knows better.
+
+    A line of a file that does not read is an integrity problem.
+    """
+    if status is None:
+        status = EXIT_INTEGRITY if error.line and error.exit_status == EXIT_FAILURE else error.exit_status
     return _fail(error.code, str(error), status)
+
+
+class Damage:
+    """Told of each session that does not read, it prints its line; ``status`` is the exit code for what it was told."""
+
+    def __init__(self) -> None:
+        self.status = 0
+
+    def __call__(self, session: str, error: AgentSessionError) -> None:
+        if session not in error.where:
+            error.where = f"session {session}, {error.where}"
+        self.status = report(error, EXIT_INTEGRITY)
 
 
 def _fail(code: str, what: str, status: int) -> int:

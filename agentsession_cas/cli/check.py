@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import EXIT_INTEGRITY, App, command, report
-from agentsession_cas.cli.output import Part, bold, counted, dim, good, warn
+from agentsession_cas.cli.app import EXIT_INTEGRITY, App, Damage, command, report
+from agentsession_cas.cli.output import Part, bold, counted, dim, good, size, warn
 
 if TYPE_CHECKING:
     from agentsession_cas.store import Store
 
 __all__ = ["fsck_verb", "stats_verb", "verify_verb"]
-
-_KIBI: Final = 1024
 
 
 @command("verify")
@@ -116,25 +115,37 @@ def fsck_verb(app: App, fast: bool) -> int:
 
 
 def _tell_fsck(app: App, found: Mapping[str, Any]) -> None:
+    """A line each; notes with one code are one line, with their number and the place of the first."""
+    notes = Counter(finding["code"] for finding in found["findings"] if finding["severity"] == "note")
+    told = set()
     for finding in found["findings"]:
+        code = finding["code"]
+        if code in told:
+            continue
+        count = notes[code]
+        if count > 1:
+            told.add(code)
         paint = warn if finding["severity"] == "error" else dim
         place = [f"{name} {finding[name]}" for name in ("session", "object", "path") if name in finding]
         where = f" ({', '.join(place)})" if place else ""
-        app.out.line(paint(f"{finding['severity']}: {finding['code']}"), f": {finding['detail']}{where}")
+        more = f", and {count - 1} more" if count > 1 else ""
+        app.out.line(paint(f"{finding['severity']}: {code}"), f": {finding['detail']}{where}{more}")
     sizes = [counted(found["sessions"], "session"), counted(found["entries"], "entry", "entries")]
     sizes.append(counted(found["objects"], "object"))
     app.out.say(good("ok") if found["ok"] else warn("not ok"), f": {', '.join(sizes)}")
 
 
 @command("stats")
-def stats_verb(app: App) -> None:
-    """Count sessions, entries and objects, and the bytes they take."""
-    stats = app.store().stats()
+def stats_verb(app: App) -> int:
+    """Count sessions, entries and objects, and the bytes they take. Exits 3 when a session does not read whole."""
+    damage = Damage()
+    stats = app.store().stats(damage)
     if app.as_json:
         app.out.emit(stats)
-        return
-    for row in _stats_rows(stats):
-        app.out.line(*row)
+    else:
+        for row in _stats_rows(stats):
+            app.out.line(*row)
+    return damage.status
 
 
 def _stats_rows(stats: Mapping[str, Any]) -> Iterable[tuple[Part, ...]]:
@@ -142,19 +153,9 @@ def _stats_rows(stats: Mapping[str, Any]) -> Iterable[tuple[Part, ...]]:
     yield bold("sessions     "), str(stats["sessions"])
     yield bold("entries      "), str(stats["entries"])
     yield bold("objects      "), f"{objects['loose']} loose, {objects['packed']} in {objects['packs']} packs"
-    yield bold("on disk      "), _size(sizes["disk"])
+    yield bold("on disk      "), size(sizes["disk"])
     for name in ("journals", "logs", "packs", "loose"):
-        yield dim(f"  {name:<11}"), _size(sizes[name])
-    yield bold("written out  "), _size(sizes["logical"]), dim("  what all sessions would take as plain files")
-    yield dim("  saved by keeping equal parts once  "), _size(saved["dedup"])
-    yield dim("  saved by compression               "), _size(saved["compression"])
-
-
-def _size(count: int) -> str:
-    """Bytes as people read them."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < _KIBI:
-            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= _KIBI
-    return f"{value:.1f} TiB"
+        yield dim(f"  {name:<11}"), size(sizes[name])
+    yield bold("written out  "), size(sizes["logical"]), dim("  what all sessions would take as plain files")
+    yield dim("  saved by keeping equal parts once  "), size(saved["dedup"])
+    yield dim("  saved by compression               "), size(saved["compression"])

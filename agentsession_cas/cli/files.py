@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentsession_cas.cli.app import App, command, report
+from agentsession_cas.cli.app import App, Damage, command, report
 from agentsession_cas.cli.output import bold, counted, good
 
 if TYPE_CHECKING:
@@ -92,8 +92,11 @@ def _tell_import(app: App, file: str, taken: Any) -> None:
 @click.argument("session", required=False, default="")
 @click.option("-o", "target", metavar="FILE", default="", help="Where to write it; by default stdout.")
 @click.option("--all", "directory", metavar="DIR", default="", help="Write every session into DIR.")
-def project_verb(app: App, session: str, target: str, directory: str) -> None:
-    """Write a session as JSON lines, the same bytes every time, its blobs beside the file."""
+def project_verb(app: App, session: str, target: str, directory: str) -> int:
+    """Write a session as JSON lines, the same bytes every time, its blobs beside the file.
+
+    With --all, a session that cannot be written is told of, and the others still are.
+    """
     from agentsession_cas.cli.resolve import resolve_session
 
     if bool(session) == bool(directory):
@@ -102,8 +105,7 @@ def project_verb(app: App, session: str, target: str, directory: str) -> None:
         raise click.UsageError("-o names one file, --all a directory")
     store = app.store()
     if directory:
-        _project_all(app, store, directory)
-        return
+        return _project_all(app, store, directory)
     name = resolve_session(store, session)
     if target and target != "-":
         path = os.path.abspath(target)
@@ -113,22 +115,31 @@ def project_verb(app: App, session: str, target: str, directory: str) -> None:
         raise click.UsageError("a projection on stdout is JSON lines already; --json tells of files, give -o FILE")
     else:
         _project_to_stdout(app, store, store.read(name))
+    return 0
 
 
-def _project_all(app: App, store: Store, directory: str) -> None:
+def _project_all(app: App, store: Store, directory: str) -> int:
+    from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.layout import directory_name
 
     path = os.path.abspath(directory)
-    _make_parents(path)
     os.makedirs(path, exist_ok=True)
-    names = sorted(store.session_ids())
+    damage = Damage()
+    names = sorted(store.session_ids(damage))
+    worst = damage.status
     with app.out.progress("projecting") as progress:
         for number, name in enumerate(names):
             if progress is not None:
                 progress(number, len(names))
             file = os.path.join(path, f"{directory_name(name)}.jsonl")
-            store.project(name, file)
+            try:
+                store.project(name, file)
+            except AgentSessionError as error:
+                error.where = f"session {name}: {error.where}" if error.where else f"session {name}"
+                worst = max(worst, report(error))
+                continue
             _tell_projection(app, name, file)
+    return worst
 
 
 def _tell_projection(app: App, session: str, file: str) -> None:
@@ -178,6 +189,7 @@ def _get(app: App, name: str, target: str) -> None:
     """Write the bytes kept under HASH."""
     from agentsession_cas.effects.durable import publish
     from agentsession_cas.effects.host import real_host
+    from agentsession_cas.errors import DiskError
 
     if not target and (app.as_json or sys.stdout.isatty()):
         raise click.UsageError("the bytes of a blob go to a file: give -o FILE, or send stdout into one")
@@ -186,7 +198,11 @@ def _get(app: App, name: str, target: str) -> None:
         app.out.data(data)
         return
     path = os.path.abspath(target)
-    publish(real_host(), os.path.dirname(path), path, data)
+    try:
+        publish(real_host(), os.path.dirname(path), path, data)
+    except DiskError as error:
+        error.where = f"write {path}"
+        raise
     if app.as_json:
         app.out.emit({"hash": name, "size": len(data), "file": path})
     else:

@@ -33,12 +33,14 @@ __all__ = [
     "pretty",
     "safe",
     "settle_streams",
+    "size",
     "warn",
     "width",
     "writing",
 ]
 
 SCHEMA: Final = 1
+_KIBI: Final = 1024
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
@@ -103,6 +105,16 @@ def _escape(found: re.Match[str]) -> str:
 def counted(count: int, one: str, many: str = "") -> str:
     """A number of things, in words; ``many`` is ``one`` with an s unless it is given."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < _KIBI:
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= _KIBI
+    return f"{value:.1f} TiB"
 
 
 def width(text: str) -> int:

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from agentsession_cas.errors import DiskError, NoEntry, NoFile, NoRef, NoSession, NoStore, NotRegular, Usage
@@ -28,6 +29,7 @@ __all__ = [
     "is_file_argument",
     "is_plain_file",
     "open_file",
+    "open_store",
     "resolve_entry",
     "resolve_session",
 ]
@@ -37,7 +39,9 @@ STORE_VARIABLE: Final = "AGENTSESSION_STORE"
 STORE_DIRECTORY: Final = ".agentsession"
 """What ``init`` without a path makes, and what is looked for here and above, as git does with ``.git``."""
 
+_MAKE_ONE: Final = f"make one with `agentsession-cas init`, or name one with --store or {STORE_VARIABLE}"
 _PREFIX_MIN: Final = 4
+_MORE: Final = f"write at least {_PREFIX_MIN} characters of it"
 _SHOWN: Final = 3
 _HASH: Final = "sha256:"
 _HEX: Final = re.compile("[0-9a-f]+")
@@ -65,11 +69,19 @@ def find_store(given: str) -> str:
     own = data_directory()
     if _is_store(own):
         return own
-    raise NoStore(
-        "there is no store here, above, or among your own data",
-        where=f"{start}, {own}",
-        next_step=f"make one with `agentsession-cas init`, or name one with --store or {STORE_VARIABLE}",
-    )
+    raise NoStore("there is no store here, above, or among your own data", where=f"{start}, {own}", next_step=_MAKE_ONE)
+
+
+def open_store(given: str, *, write: bool) -> Store:
+    """Open the store to use, as :func:`find_store` finds it. Raises NoStore, and what opening a store does."""
+    from agentsession_cas.store import Store
+
+    path = find_store(given)
+    try:
+        return Store.open(path, read_only=not write)
+    except NoStore as error:
+        error.next_step = _MAKE_ONE.replace("init", f"init {quote(path)}")
+        raise
 
 
 def data_directory() -> str:
@@ -94,8 +106,14 @@ def is_plain_file(argument: str) -> bool:
 
 
 def is_file_argument(argument: str, store: Store | None) -> bool:
-    """Whether an argument that may name either names a file: plainly, or as a path that is no session's id."""
-    return is_plain_file(argument) or (os.path.exists(argument) and (store is None or not store.holds(argument)))
+    """Whether an argument that may name either names a file: plainly, or as a path that is no session's id.
+
+    What begins as only paths do is one, whether it leads anywhere or not.
+    """
+    if is_plain_file(argument):
+        return True
+    is_path = argument.startswith(("./", "../", "/")) or os.path.exists(argument)
+    return is_path and (store is None or not store.holds(argument))
 
 
 def open_file(argument: str) -> BinaryIO:
@@ -107,9 +125,9 @@ def open_file(argument: str) -> BinaryIO:
     try:
         return open(argument, "rb")
     except FileNotFoundError as error:
-        raise NoFile("there is no such file", where=argument, next_step="check the path") from error
+        raise NoFile("there is no such file", where=argument) from error
     except IsADirectoryError as error:
-        raise NotRegular("a directory is no session file", where=argument, next_step="name a file in it") from error
+        raise NotRegular("this is a directory, not a file", where=argument, next_step="name a file in it") from error
     except (OSError, ValueError) as error:
         raise DiskError(f"the file cannot be opened: {_reason(error)}", where=argument) from error
 
@@ -126,10 +144,11 @@ def resolve_session(store: Store, argument: str) -> str:
         return argument
     if argument.startswith("ref:"):
         raise NoRef("this version keeps no refs", where=argument, next_step="name the session by its id")
-    if len(argument) >= _PREFIX_MIN:
-        found = sorted(each for each in store.session_ids() if each.startswith(argument))
-        if found:
-            return _only(found, argument, "sessions")
+    found = sorted(each for each in store.session_ids() if each.startswith(argument))
+    if found and len(argument) < _PREFIX_MIN:
+        raise NoSession("the beginning of an id is too short", where=argument, next_step=_MORE)
+    if found:
+        return _only(found, argument, "sessions")
     raise NoSession("the store holds no such session", where=argument, next_step="see `agentsession-cas list`")
 
 
@@ -165,10 +184,12 @@ def _find(session: Session, argument: str) -> int | None:
         position = source.find_legacy(argument)
     if position >= 0:
         return position
-    if not is_hex or not _PREFIX_MIN <= len(digits) < 64:
+    if not is_hex or len(digits) >= 64:
         return None
     prefix = _HASH + digits
     found = [entry_id for at in range(len(source)) if (entry_id := source.entry_id(at)).startswith(prefix)]
+    if found and len(digits) < _PREFIX_MIN:
+        raise NoEntry("the beginning of an id is too short", where=argument, next_step=_MORE)
     return source.find(_only(found, argument, "entries")) if found else None
 
 

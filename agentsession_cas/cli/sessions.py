@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import App, command
+from agentsession_cas.cli.app import EXIT_FAILURE, App, Damage, command, report
 from agentsession_cas.cli.output import ClosedPipe, Part, bold, clip, counted, dim, warn, width
 
 if TYPE_CHECKING:
     from agentsession_cas.core.accept import Result
     from agentsession_cas.core.tree import Session
+    from agentsession_cas.sessions.handle import SessionWriter
     from agentsession_cas.sessions.listing import Summary
 
 __all__ = ["append_verb", "delete_verb", "fork_verb", "head_verb", "list_verb"]
@@ -34,18 +35,20 @@ _ID_COLUMNS: Final = 40
 @click.option("--before", metavar="TIME", default="", help="Created before this time, or date.")
 @click.option("--extra", metavar="K=V", multiple=True, help="With this header member; V is JSON, or else text.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), default=0, help="So many at most; 0 is all.")
-def list_verb(app: App, limit: int, **filters: Any) -> None:
-    """List sessions, newest first."""
+def list_verb(app: App, limit: int, **filters: Any) -> int:
+    """List sessions, newest first. One that does not read is named on stderr, and the exit code is 3."""
     filters["extra"] = dict(_member(each) for each in filters["extra"])
     filters["after"], filters["before"] = _time(filters["after"]), _time(filters["before"])
     if filters["cwd"].startswith("."):
         filters["cwd"] = os.path.abspath(filters["cwd"])
-    found = app.store().list(limit=limit, **filters)
+    damage = Damage()
+    found = app.store().list(limit=limit, on_damage=damage, **filters)
     if app.as_json:
         for summary in found:
             app.out.emit(_summary_json(summary))
     else:
         app.out.page(_table(found))
+    return damage.status
 
 
 def _member(text: str) -> tuple[str, Any]:
@@ -110,9 +113,10 @@ def _padded(text: str, columns: int) -> str:
 @click.argument("name", metavar="SESSION")
 @click.option("--set", "to", metavar="ENTRY", default="", help="Move the head to this entry.")
 @click.option("--expect", metavar="ENTRY", default="", help="Only if the head is this entry now.")
-def head_verb(app: App, name: str, to: str, expect: str) -> None:
+def head_verb(app: App, name: str, to: str, expect: str) -> int:
     """Show the head of a session, which the next append continues from; or move it, durably."""
     from agentsession_cas.cli.resolve import resolve_session
+    from agentsession_cas.errors import BaseRule
 
     if expect and not to:
         raise click.UsageError("--expect goes with --set")
@@ -120,11 +124,15 @@ def head_verb(app: App, name: str, to: str, expect: str) -> None:
     session_id = resolve_session(store, name)
     if not to:
         _tell_head(app, session_id, store.read(session_id).leaf, moved=False)
-        return
+        return 0
     with store.open_session(session_id) as session:
         before = session.leaf
-        session.set_head(_entry(session, expect) if expect else before, _entry(session, to), durable=True)
+        try:
+            session.set_head(_entry(session, expect) if expect else before, _entry(session, to), durable=True)
+        except BaseRule as error:
+            return report(error, EXIT_FAILURE)
         _tell_head(app, session_id, session.leaf, moved=session.leaf != before)
+    return 0
 
 
 def _entry(session: Session, argument: str) -> str:
@@ -192,40 +200,51 @@ def delete_verb(app: App, name: str, dry_run: bool) -> None:
 def append_verb(app: App, name: str, durable: bool, batch: bool) -> int:
     """Append entries, one JSON object a line from stdin, up to the first that is refused.
 
-    Each line needs a type and its members; id, parent and ts are filled in where they are left out.
+    Each line needs a type and its members; id, parent and ts are filled in where they are left out. Exits 1 for a line
+    that is refused: nothing that was kept is wrong.
     """
     from agentsession_cas.cli.resolve import resolve_session
-    from agentsession_cas.core.entry import Draft
+    from agentsession_cas.errors import BadInput, NoEntry
 
     store = app.store(write=True)
-    wanted = True if durable else None
     with store.open_session(resolve_session(store, name)) as session:
-        if batch:
-            drafts = []
-            for number, line in _lines():
-                with _at_line(number):
-                    drafts.append(Draft.of(line))
-            _tell_appended(app, session.append_batch(drafts, wanted))
-            return 0
+        try:
+            return _append(app, session, durable=True if durable else None, batch=batch)
+        except (BadInput, NoEntry) as error:
+            return report(error, EXIT_FAILURE)
+
+
+def _append(app: App, session: SessionWriter, *, durable: bool | None, batch: bool) -> int:
+    from agentsession_cas.core.entry import Draft
+
+    if batch:
+        drafts = []
         for number, line in _lines():
             with _at_line(number):
-                result = session.append(line, wanted)
-            try:
-                _tell_appended(app, [result])
-            except ClosedPipe:
-                return 1
+                drafts.append(Draft.of(line))
+        _tell_appended(app, session.append_batch(drafts, durable))
+        return 0
+    for number, line in _lines():
+        with _at_line(number):
+            result = session.append(line, durable)
+        try:
+            _tell_appended(app, [result])
+        except ClosedPipe:
+            return EXIT_FAILURE
     return 0
 
 
 @contextmanager
 def _at_line(number: int) -> Iterator[None]:
-    """Put the line of stdin an error is about before the place it names."""
-    from agentsession_cas.errors import AgentSessionError
+    """Put the line of stdin an error is about before the place it names, and say what a line is."""
+    from agentsession_cas.errors import AgentSessionError, BadJSON
 
     try:
         yield
     except AgentSessionError as error:
         error.where = f"line {number}, {error.where}" if error.where else f"line {number}"
+        if isinstance(error, BadJSON) and error.next_step == error.advice:
+            error.next_step = "each line is one JSON object, an entry"
         raise
 
 

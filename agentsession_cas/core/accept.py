@@ -22,7 +22,7 @@ from agentsession_cas.core.entry import (
 )
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import FORMAT, REDACTION_MINOR, Header
-from agentsession_cas.core.identity import ROOT
+from agentsession_cas.core.identity import ROOT, is_hash
 from agentsession_cas.core.leaf import is_leaf_label, may_rest
 from agentsession_cas.core.memory import Overlay
 from agentsession_cas.core.normalise import merge_normalised, normalised_body
@@ -132,8 +132,9 @@ def prepare(
     """Decide one append (store.md A1, A3).
 
     ``head`` is the session's ("" for the universal root), ``now`` gives the canonical ``ts`` of a draft without one.
-    Raises, in this order: BadEntry, ReservedMember, SyntheticLabel, BadEntry for an ``item_reference``, NoEntry or
-    BaseRule, BadConvergence, BadNormalisation or BadJSON, BadID, and, unless the entry is held, the record rules.
+    Raises, in this order: BadEntry, ReservedMember, SyntheticLabel, BadEntry for an ``item_reference``, BadID for what
+    is no id, NoEntry or BaseRule, BadConvergence, BadNormalisation or BadJSON, BadID, and, unless the entry is held,
+    the record rules.
     """
     check_required(draft.type, draft.body)
     check_reserved(draft.body)
@@ -148,13 +149,21 @@ def prepare(
             references.sort(key=_reference_order)
     content, body = _content(draft)
     if draft.ts is not None and not is_canonical_ts(draft.ts):
-        raise BadID(f"{draft.ts!r} is not the one spelling of a ts", where="/ts", next_step="see format.md §4")
+        raise BadID(
+            f"{draft.ts!r:.80} is not the one spelling of a ts",
+            where="/ts",
+            next_step="write it like 2026-01-31T12:00:00Z, or leave it out",
+        )
     ts = draft.ts or now()
     entry = Entry.of_content(content, draft.type, body, parent, ts, references, keep_envelope=True)
     if len(content) > _LINE_SURE or references:
         _check_size(entry)
     if draft.id is not None and draft.id != entry.id:
-        raise BadID(f"the id is not the hash of the entry, which is {entry.id}", where=draft.id)
+        raise BadID(
+            f"the id is not the hash of the entry, which is {entry.id}",
+            where=draft.id,
+            next_step="leave the id out when anything of the entry was changed",
+        )
     if source.find_child(parent_position, entry.id) >= 0:
         return Prepared(entry, body, parent_position, Outcome.HELD, head, [])
     check_append(source, header, parent_position, entry.facts, body)
@@ -231,7 +240,12 @@ def _check_size(entry: Entry) -> None:
 
 
 def _place(source: EntrySource, head: str, draft: Draft) -> tuple[str, int]:
-    """The parent and its position, after the parent and the base rule (store.md A3, format.md §4)."""
+    """The parent and its position, after the parent and the base rule (store.md A3, format.md §4).
+
+    What a null parent means depends on whether there is an id: it has to be one.
+    """
+    if draft.id is not None and not is_hash(draft.id):
+        raise BadID(f"{draft.id!r:.80} is no entry id", where="/id", next_step="leave the id out: it is computed")
     parent = head if draft.id is None and not draft.parent else draft.parent or ROOT
     if parent == ROOT:
         if source.base_count:
@@ -239,7 +253,11 @@ def _place(source: EntrySource, head: str, draft: Draft) -> tuple[str, int]:
         return ROOT, -1
     position = source.find(parent)
     if position < 0:
-        raise NoEntry("the parent is not in the session", where=parent)
+        raise NoEntry(
+            "the parent is not in the session",
+            where=parent,
+            next_step="append it first, or leave parent out to continue from the head",
+        )
     if position < source.base_count - 1:
         raise BaseRule(
             "an entry cannot hang from above the base", where=parent, next_step="fork the session at that entry"

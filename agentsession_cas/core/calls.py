@@ -18,7 +18,7 @@ from agentsession_cas.core.entry import Entry, Reference
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.source import EntrySource, path_positions
-from agentsession_cas.core.undo import Undo
+from agentsession_cas.core.undo import Onward, Undo
 
 __all__ = [
     "Call",
@@ -305,7 +305,7 @@ class CallBook:
 
 def calls(source: EntrySource, position: int) -> list[Call]:
     """The calls on the path to ``position``, in path order, each with what the path holds for it (context.md §2)."""
-    book = CallBook(source, Undo())
+    book = CallBook(source, Onward())
     for each in path_positions(source, position):
         book.read(each, source.facts(each))
     return book.calls

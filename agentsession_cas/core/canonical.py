@@ -226,4 +226,8 @@ def _check_scalar(item: Json, names: list[str | int]) -> None:
         if not integer_fits(item):
             raise BadJSON("a whole number that is no binary64 value", where=pointer_of(names))
     elif kind not in _PLAIN:
-        raise BadJSON(f"{kind.__name__} is no JSON type", where=pointer_of(names))
+        raise BadJSON(
+            f"{kind.__name__} is no JSON type",
+            where=pointer_of(names),
+            next_step="give dict, list, str, int, float, bool or None",
+        )

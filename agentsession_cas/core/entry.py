@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.facts import Facts, facts_of
+from agentsession_cas.core.given import as_object
 from agentsession_cas.core.identity import ROOT, is_hash
 from agentsession_cas.core.normalise import Change, normalise_bytes
 from agentsession_cas.core.parsing import parse, parse_trusted
@@ -288,7 +289,7 @@ class Draft:
         changes: Sequence[Change] = (),
     ) -> None:
         self.type = type_
-        self.body: Json = body if type(body) is dict else dict(body)
+        self.body: Json = body if type(body) is dict else dict(as_object(body, "a body"))
         self.id = id
         self.parent = parent
         self.parents = parents
@@ -296,12 +297,12 @@ class Draft:
         self.changes = changes
 
     @classmethod
-    def of(cls, source: Draft | Entry | Mapping[str, Any] | bytes) -> Draft:
-        """A draft of a draft (itself), an accepted entry, the members of a line, or the bytes of one.
+    def of(cls, source: Draft | Entry | Mapping[str, Any] | bytes | str) -> Draft:
+        """A draft of a draft (itself), an accepted entry, the members of a line, or the text of one.
 
-        Bytes that fail the I-JSON test are normalised, and say so in ``changes`` (format.md §4). Raises BadEntry for
+        Text that fails the I-JSON test is normalised, and says so in ``changes`` (format.md §4). Raises BadEntry for
         what is no entry, BadID for an id, parent or ``ts`` that is no string, BadConvergence for ``parents`` that are
-        no list, BadJSON for bytes that cannot be normalised.
+        no list, BadJSON for text that cannot be normalised.
         """
         if isinstance(source, Draft):
             return source
@@ -310,14 +311,18 @@ class Draft:
                 source.type, source.body, id=source.id, parent=source.parent, parents=source.parents, ts=source.ts
             )
         changes: list[Change] = []
+        if isinstance(source, str):
+            source = source.encode("utf-8", "surrogatepass")
         if isinstance(source, bytes):
             source, changes = _decode(source)
         if not isinstance(source, Mapping):
-            raise BadEntry("an entry is a JSON object", next_step="give the members of one line")
+            raise BadEntry(
+                f"an entry is a JSON object, not a {type(source).__name__}", next_step="give the members of one line"
+            )
         body = dict(source)
         type_ = body.pop("type", None)
         if not isinstance(type_, str) or not type_:
-            raise BadEntry("the entry has no type", where="/type")
+            raise BadEntry("the entry has no type", where="/type", next_step="give it one: item, config, run, …")
         parents = body.pop("parents", None)
         if not isinstance(parents, (list, tuple, type(None))):
             raise BadConvergence("parents is not a list", where="/parents")

@@ -142,9 +142,8 @@ def record_packer() -> Callable[[Sequence[Record]], bytes]:
 def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:
     """The records of a frame; raises Corrupt when the payload does not hold ``count`` of them."""
     try:
-        raw = msgpack.unpackb(
-            payload, raw=False, strict_map_key=False, max_bin_len=FRAME_MAX, max_array_len=FRAME_MAX, use_list=False
-        )
+        # no limits are given: by default nothing may be longer than the payload, whatever it claims
+        raw = msgpack.unpackb(payload, raw=False, strict_map_key=False, use_list=False)
         records = [Record(row, envelope, content) for row, envelope, content in raw]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise Corrupt("a journal frame holds no records") from error

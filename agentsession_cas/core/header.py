@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.given import AnyPath, as_list, as_object, as_path, require
 from agentsession_cas.core.identity import hash_bytes, is_hash
 from agentsession_cas.core.parsing import parse, parse_trusted
 from agentsession_cas.core.required import is_extension
@@ -240,7 +241,7 @@ def new_header(
     payload: str = PAYLOAD,
     harness: Harness | None = None,
     records: Iterable[str] = (),
-    cwd: str = "",
+    cwd: AnyPath = "",
     parent_session: str = "",
     spawned_by: str = "",
     base: str = "",
@@ -251,8 +252,9 @@ def new_header(
 ) -> Header:
     """A header for a session that begins now (format.md §3). What is empty is not written.
 
-    ``created_at`` is respelled as a ``ts``; ``extra`` holds members the format does not define. Raises BadHeader,
-    BadTimestamp, RedactedFrom, UnsupportedFormat, and BadJSON for a value JSON cannot carry.
+    ``created_at`` is respelled as a ``ts``, ``cwd`` may be a ``PathLike``; ``extra`` holds members the format does not
+    define. Raises BadInput for a value of another kind, BadHeader, BadTimestamp, RedactedFrom, UnsupportedFormat, and
+    BadJSON for a value JSON cannot carry.
     """
     members: dict[str, Any] = {
         "type": "session",
@@ -263,20 +265,21 @@ def new_header(
     }
     optional: dict[str, Any] = {
         "harness": None if harness is None else _harness_members(harness),
-        "records": list(records),
-        "cwd": cwd,
+        "records": as_list(records, "records"),
+        "cwd": cwd and as_path(cwd, "cwd"),
         "parent_session": parent_session,
         "spawned_by": spawned_by,
         "base": base,
         "media": "" if media == "inline" else media,
         "redacted": redacted,
-        "redacted_from": None if redacted_from is None else dict(redacted_from),
+        "redacted_from": None if redacted_from is None else as_object(redacted_from, "redacted_from"),
     }
-    for name in extra or {}:
+    extra = as_object(extra or {}, "extra")
+    for name in extra:
         if name in members or name in optional:
             raise BadHeader(f"{name} is a member of the format", where=f"/{name}", next_step="give it by its own name")
     members.update((name, value) for name, value in optional.items() if value)
-    members.update(extra or {})
+    members.update(extra)
     header = Header.parse(members)
     check_new(header)
     return header
@@ -303,6 +306,7 @@ def check_new(header: Header) -> None:
 
 
 def _harness_members(harness: Harness) -> dict[str, str]:
+    require(harness, Harness, "harness", 'give Harness("my-agent", "1.0")')
     return {"name": harness.name, "version": harness.version} if harness.version else {"name": harness.name}
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from agentsession_cas.core.accept import NOWHERE, Elsewhere, check_convergence
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.given import require
 from agentsession_cas.core.header import HASHED_MINOR, Header
 from agentsession_cas.core.identity import ROOT
 from agentsession_cas.core.leaf import is_leaf_label, resume_leaf
@@ -24,7 +25,12 @@ from agentsession_cas.core.source import EntrySource
 from agentsession_cas.core.tree import Session, TruncatedLine, no_clock
 from agentsession_cas.errors import (
     AgentSessionError,
+    BadConvergence,
+    BadEntry,
     BadFile,
+    BadHeader,
+    BadID,
+    BadInput,
     BadJSON,
     BaseRule,
     NoEntry,
@@ -46,6 +52,10 @@ __all__ = [
 Source = bytes | BinaryIO | Iterable[bytes]
 """A file: its bytes, a binary stream, or its lines, each with or without its LF."""
 
+_TODO: Final = (
+    ((BadJSON, BadFile, BadHeader), "a session file holds one JSON object a line, its header first; is this one?"),
+    ((BadID, BadEntry, BadConvergence, NoEntry), "take the file again: a line was changed since, or is missing"),
+)
 _BOM: Final = b"\xef\xbb\xbf"
 _BLANK: Final = b" \t\r\n"
 
@@ -68,6 +78,7 @@ class _Lines:
         number = 0
         held: tuple[int, bytes] | None = None
         for number, raw in enumerate(_split(self._source), 1):
+            require(raw, bytes, "a line of a session file", 'open the file as "rb"')
             data = raw.removesuffix(b"\n").removesuffix(b"\r")
             if number == 1:
                 data = data.removeprefix(_BOM)
@@ -279,8 +290,11 @@ def _cut_short(line: _Line, error: AgentSessionError) -> TruncatedLine:
 
 
 def _at_line(error: AgentSessionError, number: int) -> AgentSessionError:
+    """Say of an error which line it is about, and what to do with such a file where it says nothing better."""
     error.line = number
     error.where = f"line {number}, {error.where}" if error.where else f"line {number}"
+    if error.next_step == error.advice:
+        error.next_step = next((todo for kinds, todo in _TODO if isinstance(error, kinds)), error.advice)
     return error
 
 
@@ -309,5 +323,10 @@ def _split(source: Source) -> Iterator[bytes]:
             start = end
     elif hasattr(source, "readline"):
         yield from iter(lambda: source.readline(LINE_MAX + 2), b"")
-    else:
+    elif isinstance(source, Iterable):
         yield from source
+    else:
+        raise BadInput(
+            f"a session file is bytes, a binary stream or lines, not {type(source).__name__}",
+            next_step="a path goes to read_file, or to a store's import_file",
+        )

@@ -15,7 +15,7 @@ from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.source import EntrySource, path_positions
-from agentsession_cas.core.undo import Undo
+from agentsession_cas.core.undo import Onward
 from agentsession_cas.errors import AgentSessionError, LinkMismatch
 
 __all__ = [
@@ -69,7 +69,7 @@ def is_notice(facts: Facts) -> bool:
 
 def callees(source: EntrySource, position: int) -> list[Callee]:
     """The callees of the calls on the path to ``position``, in path order (context.md §2)."""
-    book = CallBook(source, Undo())
+    book = CallBook(source, Onward())
     links: list[tuple[int, Call | None]] = []
     cancelled: set[str] = set()
     for each in path_positions(source, position):
@@ -120,11 +120,8 @@ def judges(source: EntrySource, position: int) -> list[Entry]:
 
 def superseded_by(source: EntrySource) -> str:
     """The session the last ``continued_in`` link of the session's own names, or "" (format.md §9)."""
-    for position in range(len(source) - 1, source.base_count - 1, -1):
-        facts = source.facts(position)
-        if facts.code == Code.LINK and facts.kind == Kind.CONTINUED_IN:
-            return _text(source.entry(position).body.get("session"))
-    return ""
+    position = source.continued()
+    return _text(source.entry(position).body.get("session")) if position >= 0 else ""
 
 
 def callee_fault(facts: Facts, body: Mapping[str, Any], callee: Entry | None, *, appending: bool) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from agentsession_cas.core.ancestry import Ancestry
 from agentsession_cas.core.entry import Entry
-from agentsession_cas.core.facts import Code, Facts, Flag, call_digest
+from agentsession_cas.core.facts import Code, Facts, Flag, Kind, call_digest
 from agentsession_cas.core.source import EntrySource
 
 __all__ = ["MemorySource", "Overlay"]
@@ -21,7 +21,17 @@ class MemorySource:
     ``base_count`` is how many of the first entries are another session's (format.md §1, Base).
     """
 
-    __slots__ = ("_ancestry", "_by_call", "_by_id", "_by_legacy", "_entries", "_parents", "_strays", "base_count")
+    __slots__ = (
+        "_ancestry",
+        "_by_call",
+        "_by_id",
+        "_by_legacy",
+        "_continued",
+        "_entries",
+        "_parents",
+        "_strays",
+        "base_count",
+    )
 
     def __init__(self, *, base_count: int = 0) -> None:
         self.base_count = base_count
@@ -32,6 +42,7 @@ class MemorySource:
         self._by_call: dict[int, list[int]] = {}
         self._strays: list[int] = []
         """Decisions and dispatches whose target is no entry with their call_id: a stored file may hold some."""
+        self._continued = -1
         self._ancestry = Ancestry()
 
     def add(self, entry: Entry, parent: int) -> int:
@@ -43,6 +54,8 @@ class MemorySource:
         facts = entry.facts
         if facts.code in (Code.DECISION, Code.DISPATCH) and self._is_stray(facts):
             self._strays.append(position)
+        elif facts.kind == Kind.CONTINUED_IN:
+            self._continued = position
         if facts.call:
             self._by_call.setdefault(facts.call, []).append(position)
         if facts.flags & Flag.LEGACY:
@@ -102,6 +115,10 @@ class MemorySource:
         """Positions of the entries with that digest of a call_id, and of those whose target may be anything."""
         named = self._by_call.get(call, [])
         return sorted({*named, *self._strays}) if self._strays else named
+
+    def continued(self) -> int:
+        """The position of the newest ``continued_in`` link, -1 for none or another session's."""
+        return self._continued if self._continued >= self.base_count else -1
 
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``."""
@@ -179,6 +196,11 @@ class Overlay:
         if position < self._size:
             return [*self._source.about_call(position), *added]
         return [each for each in added if each > position]
+
+    def continued(self) -> int:
+        """The position of the newest ``continued_in`` link, -1 for none."""
+        added = self._added.continued()
+        return self._shifted(added) if added >= 0 else self._source.continued()
 
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``: a batch is walked, what it is laid over is asked."""

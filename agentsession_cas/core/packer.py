@@ -1,7 +1,13 @@
 """Writing packs: which objects share a block, and the bytes of the whole (``packformat`` says what they mean).
 
 Owns the making of pack bytes, piece by piece, so that a large pack never lies in memory. Invariant: the bytes depend on
-nothing but objects, order, grade and the version of zstd. Pure. Must not know where packs lie.
+nothing but objects, order, grade, dictionary and the version of zstd. Pure. Must not know where packs lie.
+
+| grade | blocks | level | dictionary | envelopes |
+|---|---|---|---|---|
+| FRESH | 64 KiB | fast | none | as they are |
+| EVERYDAY | 64 KiB | steady | of all | in binary, hashes of bodies written out: a block is read alone |
+| ARCHIVE | 1 MiB | small | its own | in binary, each block behind the bodies it names |
 """
 
 from __future__ import annotations
@@ -10,8 +16,10 @@ import hashlib
 import struct
 import zlib
 from array import array
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from agentsession_cas.core.envelopes import encode_envelopes
 from agentsession_cas.core.packformat import (
     HEADER_SIZE,
     BlockRef,
@@ -23,18 +31,21 @@ from agentsession_cas.core.packformat import (
     encode_trailer,
 )
 from agentsession_cas.core.packindex import keys_of
-from agentsession_cas.core.zframes import FAST, compress
+from agentsession_cas.core.zframes import FAST, SMALL, STEADY, Dictionary, compress
 
 __all__ = ["Packed", "Packer"]
 
-BLOCK_RAW: Final = 64 << 10
+BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 64 << 10, Grade.ARCHIVE: 1 << 20}
 """A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
+
+_LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: SMALL}
 
 
 class Packed(NamedTuple):
-    """The end of a pack being written, the name of the whole (a raw digest), and what an index of it needs.
+    """The end of a pack being written, the name of the whole (a raw digest), and what an index and a check of it need.
 
-    ``keys`` are those of the objects by number, as ``packindex`` has them.
+    ``keys`` are those of the objects by number, as ``packindex`` has them. ``sums`` has of each block the SHA-256 of
+    its objects' digests, b"" of one that was copied.
     """
 
     tail: bytes
@@ -42,6 +53,7 @@ class Packed(NamedTuple):
     size: int
     table: bytes
     keys: array[int]
+    sums: list[bytes]
 
 
 class _Group:
@@ -56,65 +68,110 @@ class _Group:
 
 
 class Packer:
-    """Writes one pack, piece by piece: write what ``add`` returns in that order, then the tail ``finish`` returns.
+    """Writes one pack, piece by piece: write what each call returns in that order, then the tail ``finish`` returns.
 
     Small objects of one space share blocks in the order they come.
     """
 
-    def __init__(self, grade: Grade = Grade.FRESH) -> None:
+    def __init__(self, grade: Grade = Grade.FRESH, dictionary: Dictionary | None = None) -> None:
         header = encode_header(grade)
+        self._grade = grade
+        self._dictionary = dictionary
+        self._block_raw = BLOCK_RAW[grade]
         self._hash = hashlib.sha256(header)
         self._unwritten = header
         self._groups = [_Group() for _ in Space]
         self._refs: list[BlockRef] = []
         self._end = HEADER_SIZE
         self._keys = array("Q")
+        self._sums: list[bytes] = []
+        self._waiting = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, without the objects that wait for their block to fill."""
+        return self._end
+
+    @property
+    def objects(self) -> int:
+        """Objects so far."""
+        return len(self._keys) + self._waiting
 
     def add(self, space: Space, digest: bytes, data: bytes) -> bytes:
         """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
         size = len(data) + 4
-        if size > BLOCK_RAW:
-            alone = _Group()
-            alone.digests.append(digest)
-            alone.pieces.append(data)
-            return self._block(space, alone)
+        if size > self._block_raw:
+            return self._block(space, Codec.PLAIN, [digest], [data])
+        archive = self._grade is Grade.ARCHIVE
+        # an archive's block is closed by what no longer fits: behind the last body there is room for its envelope
+        closed = self._close(space) if archive and self._groups[space].size + size > self._block_raw else b""
         group = self._groups[space]
         group.digests.append(digest)
         group.pieces.append(data)
         group.size += size
-        if group.size < BLOCK_RAW:
-            return b""
-        self._groups[space] = _Group()
-        return self._block(space, group)
+        self._waiting += 1
+        return closed if archive or group.size < self._block_raw else self._flush(space)
+
+    def copy(self, ref: BlockRef, frame: bytes, keys: Sequence[int]) -> bytes:
+        """Take a block of another pack as it is; blocks that lay side by side there are to come one after the other."""
+        return self._place(frame, ref, keys, b"")
 
     def finish(self) -> Packed:
         """The rest of the pack. At least one object must have been added."""
-        last = b"".join(self._block(space, self._groups[space]) for space in Space if self._groups[space].digests)
+        # bodies last but for their envelopes, and envelopes without bodies at the very end
+        last = b"".join([self._flush(space) for space in (Space.MEDIA, Space.CONTENTS, Space.ENTRIES)])
         table = encode_table(self._refs)
         self._hash.update(table)
         trailer = encode_trailer(len(self._refs), table, self._hash.digest())
         self._hash.update(trailer)
         size = self._end + len(table) + len(trailer)
-        return Packed(last + table + trailer, self._hash.digest(), size, table, self._keys)
+        return Packed(last + table + trailer, self._hash.digest(), size, table, self._keys, self._sums)
 
-    def _block(self, space: Space, group: _Group) -> bytes:
-        raw = struct.pack(f"<{len(group.pieces)}I", *map(len, group.pieces)) + b"".join(group.pieces)
-        frame = compress(raw, FAST)
+    def _close(self, space: Space) -> bytes:
+        """Close a block of an archive: envelopes never without the bodies that wait."""
+        bodies = self._flush(Space.CONTENTS) if space is Space.ENTRIES else b""
+        return bodies + self._flush(space)
+
+    def _flush(self, space: Space) -> bytes:
+        """Close the block of a space; with one of bodies, in an archive, that of the envelopes that wait."""
+        group = self._take(space)
+        if not group.digests:
+            return b""
+        if space is Space.ENTRIES and self._grade is not Grade.FRESH:
+            return self._envelopes(group, {})
+        closed = self._block(space, Codec.PLAIN, group.digests, group.pieces)
+        if space is Space.CONTENTS and self._grade is Grade.ARCHIVE:
+            bodies = {digest: place for place, digest in enumerate(group.digests)}
+            closed += self._envelopes(self._take(Space.ENTRIES), bodies)
+        return closed
+
+    def _take(self, space: Space) -> _Group:
+        group, self._groups[space] = self._groups[space], _Group()
+        self._waiting -= len(group.digests)
+        return group
+
+    def _envelopes(self, group: _Group, bodies: Mapping[bytes, int]) -> bytes:
+        if not group.digests:
+            return b""
+        raw = encode_envelopes(list(zip(group.digests, group.pieces, strict=True)), bodies)
+        return self._write(Space.ENTRIES, Codec.ENVELOPES, group.digests, raw, sum(map(len, group.pieces)))
+
+    def _block(self, space: Space, codec: Codec, digests: list[bytes], pieces: list[bytes]) -> bytes:
+        lengths = struct.pack(f"<{len(pieces)}I", *map(len, pieces))
+        raw = lengths + b"".join(pieces)
+        return self._write(space, codec, digests, raw, len(raw) - len(lengths))
+
+    def _write(self, space: Space, codec: Codec, digests: list[bytes], raw: bytes, served: int) -> bytes:
+        frame = compress(raw, _LEVELS[self._grade], self._dictionary)
+        made_with = self._dictionary.id if self._dictionary is not None else 0
+        ref = BlockRef(0, len(frame), len(raw), served, zlib.crc32(frame), made_with, 0, len(digests), space, codec)
+        return self._place(frame, ref, keys_of(digests), hashlib.sha256(b"".join(digests)).digest())
+
+    def _place(self, frame: bytes, ref: BlockRef, keys: Sequence[int], checksum: bytes) -> bytes:
         self._hash.update(frame)
-        self._refs.append(
-            BlockRef(
-                self._end,
-                len(frame),
-                len(raw),
-                len(raw) - 4 * len(group.pieces),
-                zlib.crc32(frame),
-                len(self._keys),
-                len(group.pieces),
-                space,
-                Codec.PLAIN,
-            )
-        )
+        self._refs.append(ref._replace(offset=self._end, first=len(self._keys)))
         self._end += len(frame)
-        self._keys.extend(keys_of(group.digests))
+        self._keys.extend(keys)
+        self._sums.append(checksum)
         frame, self._unwritten = self._unwritten + frame, b""
         return frame

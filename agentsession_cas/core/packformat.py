@@ -6,14 +6,16 @@ A pack is a header, blocks, a table of the blocks and a trailer, all integers li
     block     one zstd frame of objects                                                any number
     table     columns: block offsets (u64), first object numbers (u32), each with one more for the end;
               sizes of what the frames hold (u32), of their objects as they are served (u32), CRC-32 of the frames
-              (u32), spaces (u8), codecs (u8)
+              (u32), ids of the dictionaries they were made with (u32, 0 for none), spaces (u8), codecs (u8)
     trailer   magic, number of blocks, CRC-32 of the table, SHA-256 of all before it   48 bytes
 
 All objects of a block belong to one space. Objects are numbered from 0 in the order they lie in. A pack does not repeat
 their names: an object's name is the SHA-256 of its bytes, so a pack read through once yields its index, whatever became
 of the idx file. The pack itself is named by the SHA-256 of all its bytes. What a frame holds its codec says:
 
-    PLAIN     the lengths of the objects (u32 each), then their bytes
+    PLAIN       the lengths of the objects (u32 each), then their bytes
+    ENVELOPES   envelopes in binary (``envelopes``), which may name bodies of the block before, a PLAIN one: blocks that
+                lay side by side stay so
 
 Space 3 is kept for pieces of long strings, and codec 2 for bodies that name them.
 
@@ -23,17 +25,19 @@ Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing els
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import sys
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.zframes import expand_sized
+from agentsession_cas.core.envelopes import decode_envelopes
+from agentsession_cas.core.zframes import Dictionary, expand_sized
 from agentsession_cas.errors import Corrupt
 
 __all__ = [
@@ -89,6 +93,7 @@ class Codec(IntEnum):
     """How the objects of a block are written inside its frame."""
 
     PLAIN = 0
+    ENVELOPES = 1
 
 
 class Grade(IntEnum):
@@ -115,6 +120,7 @@ class BlockRef(NamedTuple):
     raw: int
     served: int
     crc: int
+    dictionary: int
     first: int
     objects: int
     space: Space
@@ -178,7 +184,7 @@ def decode_trailer(data: bytes) -> Trailer:
 
 def table_size(blocks: int) -> int:
     """Bytes of the table of that many blocks. The table ends where the trailer begins."""
-    return (8 + 4) * (blocks + 1) + (4 + 4 + 4 + 1 + 1) * blocks
+    return (8 + 4) * (blocks + 1) + (4 + 4 + 4 + 4 + 1 + 1) * blocks
 
 
 def encode_table(refs: Sequence[BlockRef]) -> bytes:
@@ -192,6 +198,7 @@ def encode_table(refs: Sequence[BlockRef]) -> bytes:
             struct.pack(f"<{count}I", *[ref.raw for ref in refs]),
             struct.pack(f"<{count}I", *[ref.served for ref in refs]),
             struct.pack(f"<{count}I", *[ref.crc for ref in refs]),
+            struct.pack(f"<{count}I", *[ref.dictionary for ref in refs]),
             bytes([ref.space for ref in refs]),
             bytes([ref.codec for ref in refs]),
         )
@@ -204,14 +211,26 @@ class Table:
     What its columns say is tested where it is used, not before: a pack may have 100,000 blocks and a reader want one.
     """
 
-    __slots__ = ("_codecs", "_crcs", "_firsts", "_offsets", "_raws", "_served", "_spaces", "blocks", "data", "objects")
+    __slots__ = (
+        "_codecs",
+        "_crcs",
+        "_dictionaries",
+        "_firsts",
+        "_offsets",
+        "_raws",
+        "_served",
+        "_spaces",
+        "blocks",
+        "data",
+        "objects",
+    )
 
     def __init__(self, data: bytes | memoryview, blocks: int) -> None:
         """``data`` is the whole table, its CRC-32 already compared. Raises Corrupt when its size is another."""
         if len(data) != table_size(blocks):
             raise Corrupt(f"a pack's table of {len(data)} bytes for {blocks} blocks")
         view = memoryview(data)
-        ends = list(accumulate((8 * (blocks + 1), 4 * (blocks + 1), 4 * blocks, 4 * blocks, 4 * blocks, blocks)))
+        ends = list(accumulate((8 * (blocks + 1), 4 * (blocks + 1), *(4 * blocks,) * 4, blocks)))
         self.data = view
         self.blocks = blocks
         self._offsets = column(view[: ends[0]], "Q")
@@ -219,8 +238,9 @@ class Table:
         self._raws = column(view[ends[1] : ends[2]], "I")
         self._served = column(view[ends[2] : ends[3]], "I")
         self._crcs = column(view[ends[3] : ends[4]], "I")
-        self._spaces = view[ends[4] : ends[5]]
-        self._codecs = view[ends[5] :]
+        self._dictionaries = column(view[ends[4] : ends[5]], "I")
+        self._spaces = view[ends[5] : ends[6]]
+        self._codecs = view[ends[6] :]
         self.objects = self._firsts[blocks]
         if self.objects > OBJECTS_MAX:
             raise Corrupt(f"a pack's table of {self.objects} objects")
@@ -240,6 +260,7 @@ class Table:
             raw,
             self._served[number],
             self._crcs[number],
+            self._dictionaries[number],
             first,
             count,
             Space(space),
@@ -256,6 +277,10 @@ class Table:
     def space_of(self, block: int) -> int:
         """The space of a block's objects, as the table has it."""
         return self._spaces[block]
+
+    def dictionaries(self) -> set[int]:
+        """The ids of all dictionaries that blocks were made with."""
+        return set(self._dictionaries) - {0}
 
     def served_size(self) -> int:
         """Bytes of all objects, as they are served."""
@@ -279,19 +304,40 @@ class Block:
     def __len__(self) -> int:
         return len(self._ends) - 1
 
+    @property
+    def served(self) -> int:
+        """Bytes of all its objects."""
+        return self._ends[-1] - self._ends[0]
+
     def object(self, number: int) -> bytes:
         """The bytes of the object of that number in the pack, unverified."""
         at = number - self.first
         return self._data[self._ends[at] : self._ends[at + 1]]
 
 
-def decode_block(ref: BlockRef, frame: bytes) -> Block:
-    """The objects of a block; raises Corrupt when ``frame`` is not what the table says."""
+def decode_block(
+    ref: BlockRef, frame: bytes, dictionary: Callable[[int], Dictionary], before: Callable[[], Block]
+) -> Block:
+    """The objects of a block; raises Corrupt when ``frame`` is not what the table says.
+
+    ``dictionary`` finds one by its id, ``before`` reads the block before this one; what they raise passes through.
+    """
     if len(frame) != ref.size:
         raise Corrupt(f"a block of {ref.size} bytes cut short to {len(frame)}")
     if zlib.crc32(frame) != ref.crc:
         raise Corrupt("a block fails its checksum")
-    data = expand_sized(frame, ref.raw)
+    data = expand_sized(frame, ref.raw, dictionary(ref.dictionary) if ref.dictionary else None)
+    if ref.codec is Codec.ENVELOPES:
+        envelopes = decode_envelopes(data, ref.objects, _Bodies(before).digest)
+        block = Block(b"".join(envelopes), list(accumulate(map(len, envelopes), initial=0)), ref.first)
+    else:
+        block = _plain(data, ref)
+    if block.served != ref.served:
+        raise Corrupt(f"a block of {block.served} bytes of objects where its table says {ref.served}")
+    return block
+
+
+def _plain(data: bytes, ref: BlockRef) -> Block:
     if 4 * ref.objects > len(data):
         raise Corrupt("a block too short for its objects")
     lengths = struct.unpack_from(f"<{ref.objects}I", data)
@@ -299,3 +345,18 @@ def decode_block(ref: BlockRef, frame: bytes) -> Block:
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
     return Block(data, ends, ref.first)
+
+
+class _Bodies:
+    """The block that envelopes lie behind, read when one of them names a body of it."""
+
+    def __init__(self, before: Callable[[], Block]) -> None:
+        self._before = before
+        self._block: Block | None = None
+
+    def digest(self, place: int) -> bytes:
+        """The raw digest of an object of that block."""
+        block = self._block = self._block or self._before()
+        if place >= len(block):
+            raise Corrupt("an envelope whose body is not in the block before it")
+        return hashlib.sha256(block.object(block.first + place)).digest()

@@ -22,14 +22,15 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
 from agentsession_cas.core.packformat import OBJECTS_MAX, Table, column, table_size
+from agentsession_cas.core.slices import Slices, drain
 from agentsession_cas.errors import Corrupt
 
-__all__ = ["Index", "encode_index", "key_of", "keys_of"]
+__all__ = ["Index", "encode_index", "index_slices", "key_of", "keys_of"]
 
 _HEADER: Final = struct.Struct("<8sHHII32sQ")
 _CRC: Final = struct.Struct("<I")
@@ -54,19 +55,15 @@ def keys_of(digests: Sequence[bytes]) -> list[int]:
     return [word >> 16 for word in words]
 
 
-def _no_rest() -> None:
-    """Go on at once."""
+def encode_index(name: bytes, size: int, table: bytes, keys: Sequence[int]) -> bytes:
+    """The idx of the pack of that name (its raw digest), size and table; ``keys`` are its objects' by number."""
+    return drain(index_slices(name, size, table, keys))
 
 
-def encode_index(
-    name: bytes, size: int, table: bytes, keys: Sequence[int], rest: Callable[[], object] = _no_rest
-) -> bytes:
-    """The idx of the pack of that name (its raw digest), size and table; ``keys`` are its objects' by number.
-
-    ``rest`` is called every millisecond or so of work: others may want to run.
-    """
+def index_slices(name: bytes, size: int, table: bytes, keys: Sequence[int]) -> Slices[bytes]:
+    """:func:`encode_index` in slices."""
     bits = min(_BITS_MAX, (len(keys) >> 8).bit_length())
-    buckets = _sorted_buckets(keys, bits, rest)
+    buckets = yield from _sorted_buckets(keys, bits)
     ends = list(accumulate(map(len, buckets)))
     sums: list[int] = []
     columns: tuple[list[bytes], ...] = ([], [], [], [])
@@ -75,14 +72,14 @@ def encode_index(
         sums.append(_checksum(*rows))
         for whole, part in zip(columns, rows, strict=True):
             whole.append(part)
-        rest()
+        yield 0
     blocks = (len(table) - table_size(0)) // (table_size(1) - table_size(0))
     header = _HEADER.pack(_MAGIC, _VERSION, bits, blocks, len(keys), name, size)
     front = table + struct.pack(f"<{2 * len(buckets)}I", *ends, *sums)
     return b"".join((header, _CRC.pack(_checksum(header, front)), front, *(part for each in columns for part in each)))
 
 
-def _sorted_buckets(keys: Sequence[int], bits: int, rest: Callable[[], object]) -> list[array[int]]:
+def _sorted_buckets(keys: Sequence[int], bits: int) -> Slices[list[array[int]]]:
     """Rows as integers, the key's first 32 bits above the number, sorted bucket by bucket."""
     if len(keys) <= _SLICE:
         rows = sorted([key >> 16 << 24 | number for number, key in enumerate(keys)])
@@ -93,11 +90,10 @@ def _sorted_buckets(keys: Sequence[int], bits: int, rest: Callable[[], object]) 
     for start in range(0, len(keys), _SLICE):
         for number, key in enumerate(keys[start : start + _SLICE], start):
             buckets[key >> shift].append(key >> 16 << 24 | number)
-        rest()
+        yield 0
     for at, bucket in enumerate(buckets):
         buckets[at] = array("Q", sorted(bucket))
-        if not at & 3:
-            rest()
+        yield 0
     return buckets
 
 
@@ -217,13 +213,20 @@ class Index:
 
     def keys(self) -> array[int]:
         """The key of every object by number. Raises Corrupt on a damaged row."""
-        self.test()
+        return drain(self.key_slices())
+
+    def key_slices(self) -> Slices[array[int]]:
+        """:meth:`keys` in slices."""
         keys = array("Q", bytes(8 * self.objects))
-        for head, tail, low, high in zip(self._heads, self._tails, self._lows, self._highs, strict=True):
-            number = low | high << 16
-            if number >= self.objects:
-                raise Corrupt(f"an idx row names object {number} of {self.objects}")
-            keys[number] = head << 16 | tail
+        for bucket, (low, high) in enumerate(pairwise(self._ends)):
+            self._test(bucket)
+            columns = (self._heads, self._tails, self._lows, self._highs)
+            for head, tail, low_bits, high_bits in zip(*(each[low:high] for each in columns), strict=True):
+                number = low_bits | high_bits << 16
+                if number >= self.objects:
+                    raise Corrupt(f"an idx row names object {number} of {self.objects}")
+                keys[number] = head << 16 | tail
+            yield 0
         return keys
 
     def key_set(self) -> set[int]:

@@ -31,7 +31,7 @@ def parse(data: bytes) -> Json:
     is the RFC 6901 pointer of the place, the message has its byte offset.
     """
     if len(data) > LINE_MAX:
-        raise LimitExceeded(f"{len(data)} bytes, more than {LINE_MAX}")
+        raise LimitExceeded(f"{len(data)} bytes, more than the {LINE_MAX} of a line")
     try:
         value = orjson.loads(data)
         # TypeError: past 254 levels, or a whole number past 2^53.

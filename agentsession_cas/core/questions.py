@@ -17,6 +17,7 @@ from agentsession_cas.core.calls import Call
 from agentsession_cas.core.context import Context, context_at, settings_at, unresolved_of
 from agentsession_cas.core.contexthash import context_hash_at
 from agentsession_cas.core.entry import Draft, Entry
+from agentsession_cas.core.given import require
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.links import Callee
 from agentsession_cas.core.outputs import request_context, request_hash_for, verify_response
@@ -66,7 +67,8 @@ class Questions(ABC):
 
         Its output items, which name its ``response_id``, are on that path already.
         """
-        response_id = str(response.body.get("response_id") or "")
+        body = response.body if isinstance(response, Entry) else require(response, Draft, "a response").body
+        response_id = str(body.get("response_id") or "")
         return request_hash_for(self.source, self._at(parent or None), response_id)
 
     def set_request_hash(self, draft: Draft) -> Draft:
@@ -75,7 +77,7 @@ class Questions(ABC):
         For a response redacted from another, just before it is appended. Clear the hash of one that did not verify
         there. Raises as :meth:`request_hash_for`.
         """
-        if not draft.body.get("request_hash"):
+        if not require(draft, Draft, "a response").body.get("request_hash"):
             return draft
         body = {**draft.body, "request_hash": self.request_hash_for(draft.parent or "", draft)}
         return Draft(draft.type, body, parent=draft.parent, parents=draft.parents, ts=draft.ts)
@@ -168,7 +170,7 @@ class Questions(ABC):
         Raises BadInput for an index outside the context, or of what an earlier compaction contributed.
         """
         context = self.context()
-        if not 0 <= first < len(context.items):
+        if not 0 <= require(first, int, "an index") < len(context.items):
             raise BadInput(f"the context has {len(context.items)} items and none at {first}")
         kept = context.item_entries[first]
         if self.source.entry(self.source.find(kept)).type == "compaction":
@@ -177,7 +179,7 @@ class Questions(ABC):
 
     def compact_keeping(self, kept: int, summary: Mapping[str, Any]) -> Draft:
         """:meth:`compact` for a request input whose last ``kept`` items stay. Raises BadInput for fewer than 1."""
-        return self.compact_from(len(self.context().items) - kept, summary)
+        return self.compact_from(len(self.context().items) - require(kept, int, "a number of items"), summary)
 
     def summarize_branch(
         self, left: str, summary: Mapping[str, Any], *, usage: Mapping[str, Any] | None = None

@@ -16,7 +16,7 @@ from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.links import callee_fault, is_callee, is_notice, superseded_by
 from agentsession_cas.core.source import EntrySource
-from agentsession_cas.core.undo import Undo
+from agentsession_cas.core.undo import Onward
 from agentsession_cas.errors import (
     AnswerNotDispatched,
     BadTarget,
@@ -105,7 +105,7 @@ def call_on_path(source: EntrySource, leaf: int, target: str, call_id: str) -> C
         raise BadTarget(f"the target is no function call {call_id}", where=target)
     if not source.is_above(position, leaf):
         raise BadTarget(f"the function call {call_id} is not on the path of the entry", where=target)
-    book = CallBook(source, Undo())
+    book = CallBook(source, Onward())
     call = book.read(position, source.facts(position))
     assert call is not None
     for each in source.about_call(position):

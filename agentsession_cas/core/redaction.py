@@ -196,6 +196,7 @@ class _Rewritten:
         self.parent = source.parent
         self.with_call = source.with_call
         self.about_call = source.about_call
+        self.continued = source.continued
         self.is_above = source.is_above
 
     def __len__(self) -> int:

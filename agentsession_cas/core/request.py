@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.given import JsonObject, as_object
 from agentsession_cas.core.identity import hash_bytes
 from agentsession_cas.core.instructions import SEPARATOR, decode_elements, is_unresolved, join_instructions, read_part
 from agentsession_cas.core.normalform import Form, form_item, form_reasoning, form_text, form_tool, is_empty
@@ -21,18 +22,21 @@ from agentsession_cas.core.settings import EMPTY, Settings, apply, tool_name
 from agentsession_cas.errors import BadEntry, BadInput, BadJSON
 
 __all__ = [
+    "check_tools",
     "compose",
     "config_body_from_request",
     "config_body_from_request_parts",
     "normal_form",
     "record_response_bodies",
     "request_hash",
+    "request_members",
 ]
 
 Json = dict[str, Any]
 
 _DROPPED: Final = frozenset({"store", "previous_response_id", "input"})
 """Names an extra never gives R."""
+_MEMBERS_TOLD: Final = 6
 _ONE_CALL: Final = _DROPPED | {"stream", "stream_options", "background"}
 """Members of a request that are about the one call and no setting."""
 
@@ -60,6 +64,29 @@ def request_hash(request: Mapping[str, Any]) -> str:
     return hash_bytes(canonical(request))
 
 
+def request_members(request: JsonObject) -> Json:
+    """The members of a request as it was sent. Raises BadInput for what is none, or has ``messages`` for its input."""
+    members = as_object(request, "the request")
+    if "messages" in members and "input" not in members:
+        raise BadInput(
+            "a request in another form than Open Responses: it has messages, where an input of items is needed",
+            where="/messages",
+            next_step="append the conversation as items, and give what session.context().request() gives",
+        )
+    return members
+
+
+def check_tools(tools: Iterable[Mapping[str, Any]], where: str) -> None:
+    """Raise BadInput for a function tool without a name: one in another form, which no call could name."""
+    for at, tool in enumerate(tools):
+        if tool.get("type") == "function" and not tool_name(tool):
+            raise BadInput(
+                "a function tool has no name",
+                where=f"{where}/{at}",
+                next_step="give name, description and parameters as members of the tool itself",
+            )
+
+
 def normal_form(request: Mapping[str, Any]) -> Json:
     """R of a request as it was sent (openresponses.md §2, "What a writer hashes"): ``request`` is the JSON object.
 
@@ -82,8 +109,10 @@ def config_body_from_request(request: Mapping[str, Any]) -> Json:
     """The body of the ``config`` entry holding every setting a request was sent with, in normal form.
 
     It has ``replace``, so it stands alone wherever it is put; replayed, it gives the request's R over the same items.
+    Raises BadInput for a function tool without a name.
     """
     named, extra = _settings_of(request)
+    check_tools(named.get("tools", ()), "/tools")
     body: Json = {
         "model": named.get("model"),
         "instructions": named.get("instructions"),
@@ -118,18 +147,23 @@ def config_body_from_request_parts(request: Mapping[str, Any], parts: Iterable[M
 
 
 def record_response_bodies(
-    request: Mapping[str, Any], response: Mapping[str, Any], latency_ms: int | None = None
+    request: JsonObject, response: JsonObject, latency_ms: int | None = None
 ) -> list[tuple[str, Json]]:
     """The entries of one model call, as (type, body): its output items verbatim, then the ``response`` entry.
 
     ``request`` is the request as sent, ``response`` the response resource, ``latency_ms`` milliseconds (None or 0: left
-    out). No hash is recorded for a request with a ``previous_response_id``: no path holds what the model saw. Raises
-    BadJSON for a request that no entries could hold, BadInput as :func:`normal_form` does.
+    out). No hash is recorded where none could verify: for a request with a ``previous_response_id``, since no path
+    holds what the model saw, and for output of a response without an id, which nothing tells from input. Raises BadJSON
+    for a request that no entries could hold, BadInput for a response without ``output``, a list of items, and as
+    :func:`request_members` and :func:`normal_form` do.
     """
+    request = request_members(request)
+    response = as_object(response, "the response")
     response_id = response.get("id")
-    owner = {"response": response_id} if response_id else {}
-    entries: list[tuple[str, Json]] = [("item", {"item": item, **owner}) for item in response.get("output") or ()]
-    hashed = not request.get("previous_response_id")
+    named = isinstance(response_id, str) and response_id != ""
+    owner = {"response": response_id} if named else {}
+    entries: list[tuple[str, Json]] = [("item", {"item": item, **owner}) for item in _output_items(response)]
+    hashed = not request.get("previous_response_id") and (named or not entries)
     body: Json = {
         "response_id": response_id,
         "model": response.get("model"),
@@ -194,6 +228,18 @@ _IS_SETTING: Final = {
     "text": _is_object,
     "tools": _are_tools,
 }
+
+
+def _output_items(response: Json) -> list[Json]:
+    output = response.get("output")
+    if not isinstance(output, (list, tuple)):
+        members = ", ".join([str(name) for name in response if name != "output"][:_MEMBERS_TOLD])
+        raise BadInput(
+            f"the response has no output, a list of items, but {members or 'nothing'}",
+            where="/output",
+            next_step="give an Open Responses response, or one put into its form (see the README)",
+        )
+    return [as_object(item, f"item {at} of the output") for at, item in enumerate(output)]
 
 
 def _input_items(value: object) -> list[Json]:

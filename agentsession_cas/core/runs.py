@@ -16,7 +16,7 @@ from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.facts import Code, Facts, Kind
 from agentsession_cas.core.required import RUN_REASONS
 from agentsession_cas.core.source import EntrySource, path_positions
-from agentsession_cas.core.undo import Undo
+from agentsession_cas.core.undo import Onward, Undo
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["OpenRun", "Run", "RunBook", "end_run", "open_run", "runs"]
@@ -219,7 +219,7 @@ class RunBook:
 def runs(source: EntrySource, position: int) -> list[Run]:
     """The runs of the path to ``position``, in path order; entries outside every run belong to none (context.md §2)."""
     found: list[Run] = []
-    undo = Undo()
+    undo = Onward()
     calls = CallBook(source, undo)
     book = RunBook(source, calls, undo)
     previous = -1

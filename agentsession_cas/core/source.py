@@ -54,6 +54,9 @@ class EntrySource(Protocol):
         Costs what is found, not what the session holds; no body is loaded. The entry decides whether it does.
         """
 
+    def continued(self) -> int:
+        """The position of the session's own newest ``continued_in`` link, -1 for none. Costs no walk."""
+
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``; never for the universal root. Costs no walk."""
 

@@ -23,6 +23,7 @@ from agentsession_cas.core.accept import (
 from agentsession_cas.core.children import Children
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.facts import Code, Flag
+from agentsession_cas.core.given import JsonObject, as_list, require
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import ROOT
 from agentsession_cas.core.leaf import check_head_move, check_rest
@@ -33,10 +34,10 @@ from agentsession_cas.core.request import record_response_bodies
 from agentsession_cas.core.source import EntrySource, path_positions
 from agentsession_cas.errors import AgentSessionError, BadTimestamp, NoEntry, ReadOnly
 
-__all__ = ["Appendable", "MemorySource", "Session", "TruncatedLine", "no_clock"]
+__all__ = ["Appendable", "MemorySource", "Session", "TruncatedLine", "drafts_of", "no_clock"]
 
-Appendable = Draft | Entry | Mapping[str, Any] | bytes
-"""What an append takes: a draft, an accepted entry, the members of a line, or its bytes."""
+Appendable = Draft | Entry | Mapping[str, Any] | bytes | str
+"""What an append takes: a draft, an accepted entry, the members of a line, or its text."""
 
 
 class TruncatedLine(NamedTuple):
@@ -45,6 +46,11 @@ class TruncatedLine(NamedTuple):
     line: int
     data: bytes
     error: AgentSessionError
+
+
+def drafts_of(entries: Iterable[Appendable]) -> list[Draft]:
+    """The entries of a batch as drafts. Raises BadInput for one entry instead of a list, and as ``Draft.of`` does."""
+    return [Draft.of(entry) for entry in as_list(entries, "a batch of entries")]
 
 
 def no_clock() -> str:
@@ -120,7 +126,7 @@ class Session(Questions):
 
     def position(self, entry_id: str) -> int:
         """The position of an entry named by id or by ``legacy_id`` (format.md §11); -1 for "". Raises NoEntry."""
-        if entry_id == ROOT:
+        if require(entry_id, str, "an entry's id", "give entry.id") == ROOT:
             return -1
         position = self.source.find(entry_id)
         if position < 0:
@@ -136,9 +142,9 @@ class Session(Questions):
             raise NoEntry("the universal root is no entry")
         return self.source.entry(position)
 
-    def path(self, leaf: str) -> list[Entry]:
-        """The path to an entry, root first; [] for the universal root. Raises NoEntry."""
-        return [self.source.entry(position) for position in path_positions(self.source, self.position(leaf))]
+    def path(self, leaf: str | None = None) -> list[Entry]:
+        """The path to an entry, by default the leaf, root first; [] for the universal root. Raises NoEntry."""
+        return [self.source.entry(position) for position in path_positions(self.source, self._at(leaf))]
 
     def children(self, entry_id: str) -> list[str]:
         """The ids of an entry's children in file order; the first entries for "". Raises NoEntry."""
@@ -170,7 +176,12 @@ class Session(Questions):
         return labels
 
     def append(self, entry: Appendable) -> Result:
-        """Append one entry (store.md A3). Raises what :func:`~agentsession_cas.core.accept.prepare` raises, NoRaise."""
+        """Append one entry (store.md A3).
+
+        Raises what :func:`~agentsession_cas.core.accept.prepare` raises, NoRaise, and ReadOnly for a store's session,
+        which grows through the store's writer.
+        """
+        self._require_own()
         prepared = prepare(
             self.source, self.header, self.leaf, Draft.of(entry), now=self._clock, elsewhere=self._elsewhere
         )
@@ -179,31 +190,39 @@ class Session(Questions):
 
     def append_batch(self, entries: Iterable[Appendable]) -> list[Result]:
         """Append entries, all of them or, when one is refused, none (store.md A3)."""
-        drafts = [Draft.of(entry) for entry in entries]
+        self._require_own()
+        drafts = drafts_of(entries)
         batch = prepare_batch(self.source, self.header, self.leaf, drafts, now=self._clock, elsewhere=self._elsewhere)
         self._land(batch)
         return [Result.of(prepared, durable=False) for prepared in batch]
 
     def record_response(
-        self, request: Mapping[str, Any], response: Mapping[str, Any], *, latency_ms: int | None = None
+        self, request: JsonObject, response: JsonObject, *, latency_ms: int | None = None
     ) -> list[Result]:
         """Append what a model call gave: its output items, then the response entry, as one batch (openresponses.md §2).
 
         ``request`` is the request as it was sent, so that its hash proves it; the last result is the response entry's.
+        Raises BadInput for a response without ``output``, a list of items.
         """
         bodies = record_response_bodies(request, response, latency_ms)
         return self.append_batch([Draft(type_, body) for type_, body in bodies])
+
+    def _require_own(self) -> MemorySource:
+        if not isinstance(self.source, MemorySource):
+            raise ReadOnly(
+                "this session is a view of a store's", where=self.id, next_step="open_session() gives one to append to"
+            )
+        return self.source
 
     def _land(self, batch: list[Prepared]) -> None:
         """Take what was prepared. The header is raised first: after that nothing can refuse."""
         news = [prepared for prepared in batch if not prepared.held]
         if not news:
             return
-        if not isinstance(self.source, MemorySource):
-            raise ReadOnly("this session is a view of a store's", next_step="append through the store's writer")
-        self.header = raised_for_append(self.source, self.header)
+        source = self._require_own()
+        self.header = raised_for_append(source, self.header)
         for prepared in news:
-            self.source.add(prepared.entry, prepared.parent_position)
+            source.add(prepared.entry, prepared.parent_position)
         self.leaf = batch[-1].head_after
 
     def branch(self, entry_id: str) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from agentsession_cas.core.source import EntrySource
 
-__all__ = ["Undo", "walk_tree"]
+__all__ = ["Onward", "Undo", "walk_tree"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -63,6 +63,31 @@ class Undo:
     def set(self, holder: object, name: str, value: object) -> None:
         """Set an attribute."""
         self._steps.append(partial(setattr, holder, name, getattr(holder, name)))
+        setattr(holder, name, value)
+
+
+class Onward(Undo):
+    """Changes that are never taken back: for a reading of one path, which would keep the way back from all of it."""
+
+    __slots__ = ()
+
+    def step(self, back: Callable[[], object]) -> None:
+        """Nothing is remembered."""
+
+    def append(self, items: list[T], item: T) -> None:
+        """Append to a list."""
+        items.append(item)
+
+    def pop(self, items: list[T]) -> T:
+        """Take the last one off a list."""
+        return items.pop()
+
+    def put(self, mapping: dict[K, V], key: K, value: V) -> None:
+        """Set a key of a mapping."""
+        mapping[key] = value
+
+    def set(self, holder: object, name: str, value: object) -> None:
+        """Set an attribute."""
         setattr(holder, name, value)
 
 

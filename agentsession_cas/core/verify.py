@@ -117,6 +117,8 @@ def exit_status(report: Json) -> int:
 def unreadable(error: AgentSessionError, data: bytes = b"") -> Json:
     """The report on what could not be read, because of ``error``; ``data`` is the file as far as it was."""
     report = _Report()
+    if error.line:  # a member of the problem already
+        error.where = error.where.removeprefix(f"line {error.line}").removeprefix(", ")
     report.add(error.code, "error", str(error), line=error.line)
     try:
         header = Scan(data).header

@@ -19,6 +19,7 @@ import zstandard
 from agentsession_cas.errors import Corrupt
 
 __all__ = [
+    "DENSE",
     "FAST",
     "FRAME_HEAD_MAX",
     "SMALL",
@@ -26,7 +27,6 @@ __all__ = [
     "Dictionary",
     "claimed_size",
     "compress",
-    "dictionary_of",
     "expand",
     "expand_sized",
     "train",
@@ -34,10 +34,12 @@ __all__ = [
 
 FAST: Final = 1
 """The level of what is written while others wait. More costs several times as much for little."""
-STEADY: Final = 5
-"""The level of what is written once, at leisure, and read every day."""
+STEADY: Final = 3
+"""The level of what is written at leisure and read every day."""
 SMALL: Final = 9
 """The level of what is to be small. More costs ten times as much for a few percent."""
+DENSE: Final = 19
+"""The level of the few bytes that all others depend on."""
 
 FRAME_HEAD_MAX: Final = 18
 """Bytes of a frame that hold all of its head."""
@@ -65,7 +67,6 @@ class Dictionary:
         self.id = found
         self.data = data
         self.zstd = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
-        self.zstd.precompute_compress(level=STEADY)
 
 
 def _id_of(data: bytes) -> int:
@@ -91,8 +92,7 @@ class _Contexts(threading.local):
         key = (level, dictionary.id if dictionary is not None else 0)
         found = self.compressors.get(key)
         if found is None:
-            zstd = dictionary.zstd if dictionary is not None else None
-            found = self.compressors[key] = zstandard.ZstdCompressor(level=level, dict_data=zstd)
+            found = self.compressors[key] = _compressor(level, dictionary)
         return found
 
     def decompressor(self, dictionary: Dictionary | None) -> zstandard.ZstdDecompressor:
@@ -102,6 +102,15 @@ class _Contexts(threading.local):
             zstd = dictionary.zstd if dictionary is not None else None
             found = self.decompressors[key] = zstandard.ZstdDecompressor(dict_data=zstd)
         return found
+
+
+def _compressor(level: int, dictionary: Dictionary | None) -> zstandard.ZstdCompressor:
+    if dictionary is None:
+        return zstandard.ZstdCompressor(level=level)
+    # prepared for this level: without it, each frame would cost a preparation
+    zstd = zstandard.ZstdCompressionDict(dictionary.data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    zstd.precompute_compress(level=level)
+    return zstandard.ZstdCompressor(level=level, dict_data=zstd)
 
 
 _contexts = _Contexts()
@@ -121,14 +130,6 @@ def claimed_size(frame: bytes) -> int:
     if size < 0:
         raise Corrupt("a zstd frame without its size")
     return size
-
-
-def dictionary_of(frame: bytes) -> int:
-    """The id of the dictionary a frame was made with, 0 for none; raises Corrupt when it is no frame."""
-    try:
-        return zstandard.get_frame_parameters(frame).dict_id
-    except zstandard.ZstdError as error:
-        raise Corrupt(f"no zstd frame: {error}") from error
 
 
 def expand_sized(frame: bytes, size: int, dictionary: Dictionary | None = None) -> bytes:

@@ -11,16 +11,17 @@ from contextlib import ExitStack, closing, suppress
 from typing import Final
 
 from agentsession_cas.core.framing import Generation
+from agentsession_cas.core.given import require
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import is_hash
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.source import path_positions
 from agentsession_cas.core.timestamps import canonical_ts, ts_to_ns
 from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSession
-from agentsession_cas.layout import Layout
+from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
-from agentsession_cas.sessions.listing import Filter, Summary, summarise
+from agentsession_cas.sessions.listing import Filter, OnDamage, Summary, summarise
 from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.source import Prefix, RowSource
@@ -29,7 +30,8 @@ __all__ = ["Catalogue"]
 
 _FORKS_MAX: Final = 64
 """Forks of forks read through their origins' rows; a longer chain is read from envelopes."""
-_UNREADABLE: Final = (NoSession, Corrupt, NoObject)
+_DAMAGE: Final = (Corrupt, NoObject)
+_UNREADABLE: Final = (NoSession, *_DAMAGE)
 
 
 class Catalogue:
@@ -44,14 +46,20 @@ class Catalogue:
         """Whether the store holds a session of that id."""
         return self._host.fs.stat(self._layout.session_dir(session)) is not None
 
-    def headers(self) -> Iterator[tuple[str, Header]]:
-        """Directory and header of every session whose header reads."""
-        for name in self._host.fs.listdir(self._layout.sessions):
+    def headers(self, on_damage: OnDamage | None = None) -> Iterator[tuple[str, Header]]:
+        """Directory and header of every session whose header reads; ``on_damage`` hears of the others."""
+        fs = self._host.fs
+        for name in fs.listdir(self._layout.sessions):
             directory = f"{self._layout.sessions}/{name}"
             try:
-                yield directory, read_header(self._host.fs, directory)
-            except (NoSession, Damaged):
+                header = read_header(fs, directory)
+            except NoSession:
                 continue
+            except Damaged as error:
+                if on_damage is not None and self._layout.is_session(name):
+                    on_damage(session_id_of(name), error)
+                continue
+            yield directory, header
 
     def snapshot(self, session: str) -> Snapshot:
         """A session as it is now. Raises NoSession, Damaged."""
@@ -60,17 +68,25 @@ class Catalogue:
         except NoSession as error:
             raise NoSession("the store holds no such session", where=session) from error
 
-    def list(self, limit: int, wanted: Filter) -> list[Summary]:
-        """Sessions newest first (``created_at``, then id), ``limit`` of them, 0 for all; damaged ones are left out."""
-        headers = [(directory, header) for directory, header in self.headers() if wanted.keeps_header(header)]
+    def list(self, limit: int, wanted: Filter, on_damage: OnDamage | None = None) -> list[Summary]:
+        """Sessions newest first (``created_at``, then id), ``limit`` of them, 0 for all.
+
+        Damaged ones are left out; ``on_damage`` hears of them.
+        """
+        require(limit, int, "limit")
+        headers = [each for each in self.headers(on_damage) if wanted.keeps_header(each[1])]
         headers.sort(key=lambda each: (ts_to_ns(canonical_ts(each[1].created_at)), each[1].id), reverse=True)
         listed: list[Summary] = []
-        for directory, _ in headers:
+        for directory, header in headers:
             try:
                 found = snapshot(self._host, self._objects, directory, _no_prefix)
                 with closing(found.source):
                     summary = summarise(self._host.fs, directory, found)
-            except _UNREADABLE:
+            except NoSession:
+                continue
+            except _DAMAGE as error:
+                if on_damage is not None:
+                    on_damage(header.id, error)
                 continue
             if wanted.keeps(summary):
                 listed.append(summary)

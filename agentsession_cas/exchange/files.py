@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from agentsession_cas.core.given import as_path, require
 from agentsession_cas.core.jsonl import Scan, read_session, scan
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.tree import Session
@@ -38,15 +39,17 @@ def write_file(session: Session, path: str | Path, *, blob: Callable[[str], byte
     The file is replaced when all of it is written. ``blob`` gives the bytes of a sidecar blob by its hash (a store's
     ``blob``); without it a session that names one raises NoBlob, and nothing is written. Raises UnresolvedMigration.
     """
-    target = str(path)
+    target = as_path(path, "the file to write")
+    require(session, Session, "what is written", "write_file takes the session, then the path")
     project_session(real_host(), session, blob or _no_blob, target)
     return target
 
 
 def _bytes_of(path: str | Path) -> bytes:
-    data = real_host().fs.read(str(path))
+    file = as_path(path, "the file to read")
+    data = real_host().fs.read(file)
     if data is None:
-        raise NoFile("there is no such file", where=str(path), next_step="check the path")
+        raise NoFile("there is no such file", where=file)
     return data
 
 

@@ -4,21 +4,47 @@ from __future__ import annotations
 
 from itertools import islice
 
+from agentsession_cas.core.given import AnyPath, as_path
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.jsonl import Source
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.spans import check_redacted
 from agentsession_cas.core.tree import Session
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import NoEntry
+from agentsession_cas.errors import NoEntry, NoFile, SessionExists
 from agentsession_cas.exchange.catalogue import Catalogue
 from agentsession_cas.exchange.forks import require_media
-from agentsession_cas.exchange.projection import Imported, kept_entries, sidecar_objects, stage_import
+from agentsession_cas.exchange.projection import (
+    Imported,
+    kept_entries,
+    read_for_import,
+    sidecar_dir,
+    sidecar_objects,
+    stage_import,
+)
 from agentsession_cas.layout import Layout
 from agentsession_cas.sessions.opening import create_session
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services
 
-__all__ = ["take_session"]
+__all__ = ["read_source", "take_session"]
+
+
+def read_source(files: Fs, source: Source | AnyPath, media: AnyPath | None) -> tuple[Session, str]:
+    """The session in a file to import, given by its path or as bytes, a stream or lines; and where its blobs lie.
+
+    That is ``media``, else the directory beside the file; "" for a file without a path. Raises NoFile, BadInput, and
+    what :func:`~agentsession_cas.exchange.projection.read_for_import` does.
+    """
+    directory = "" if media is None else as_path(media, "the directory of the blobs")
+    if not (isinstance(source, str) or hasattr(source, "__fspath__")):
+        return read_for_import(source), directory
+    path = as_path(source, "the file to import")
+    data = files.read(path)
+    if data is None:
+        raise NoFile("there is no such file", where=path)
+    session = read_for_import(data)
+    return session, directory or sidecar_dir(path, session.id)
 
 
 def take_session(
@@ -28,9 +54,16 @@ def take_session(
 
     Raises SessionExists, MediaDiffers, BlobMismatch, NotRedacted; no session is made then.
     """
+    if catalogue.holds(session.id):
+        raise SessionExists(
+            "the store holds a session of this id already",
+            where=session.id,
+            next_step="the same session needs nothing; fork it here, or import the file into another store",
+        )
     if services.redacted_only:
         check_redacted(session.header, islice(session, kept_entries(session)))
     with layout.shared():
+        layout.settle()
         _check_media(catalogue, session.header)
         blobs, missing = sidecar_objects(files, session, directory)
         staged = stage_import(session, mark, services.host.clock.now_ns())

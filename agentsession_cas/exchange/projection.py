@@ -34,7 +34,15 @@ from agentsession_cas.core.timestamps import ts_to_ns
 from agentsession_cas.core.tree import Session
 from agentsession_cas.effects.durable import ensure_dir, parent, publish, write_new
 from agentsession_cas.effects.host import Fs, Host
-from agentsession_cas.errors import AgentSessionError, BlobMismatch, FileTaken, NoFile, Truncated, UnresolvedMigration
+from agentsession_cas.errors import (
+    AgentSessionError,
+    BlobMismatch,
+    FileTaken,
+    NoFile,
+    NotRegular,
+    Truncated,
+    UnresolvedMigration,
+)
 from agentsession_cas.layout import directory_name
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.services import Mark
@@ -94,13 +102,27 @@ def session_blobs(session: Session) -> list[str]:
 def project_session(host: Host, session: Session, blob: Callable[[str], bytes], target: str) -> None:
     """Write a session to ``target`` and its blobs beside it, replacing a file of that name when all of it is written.
 
-    ``blob`` gives a blob's bytes and raises NoBlob for one not held: nothing is left then.
+    ``blob`` gives a blob's bytes and raises NoBlob for one not held: nothing is left then. An error of the disk names
+    ``target``, whatever file it was met at. Raises NotRegular for a directory.
     """
     blobs = session_blobs(session)
     for name in blobs:
         blob(name)
-    fs = host.fs
+    found = host.fs.stat(target)
+    if found is not None and found.is_dir:
+        raise NotRegular("a directory is no file to write", where=target, next_step="name a file in it")
     staged = f"{target}.{host.entropy.take(6).hex()}.part"
+    try:
+        _write(host, session, blob, blobs, staged, target)
+    except AgentSessionError as error:
+        error.where = error.where.replace(staged, target)
+        raise
+
+
+def _write(
+    host: Host, session: Session, blob: Callable[[str], bytes], blobs: list[str], staged: str, target: str
+) -> None:
+    fs = host.fs
     file = fs.create(staged)
     try:
         try:

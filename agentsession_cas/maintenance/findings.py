@@ -23,7 +23,7 @@ class Meaning(NamedTuple):
 
 
 _RESTORE: Final = "restore the object from a copy of the store, or import a file of a session that holds it"
-_REPAIR: Final = "repair the session"
+_REPAIR: Final = "keep its files as they are: nothing repairs a session yet; no other session is affected"
 _NONE: Final = "nothing"
 _SWEEP: Final = "nothing; a sweep takes it away"
 _REWRITTEN: Final = "nothing; the next open to write replaces it"
@@ -41,6 +41,8 @@ CODES: Final[dict[str, Meaning]] = {
     "misnamed_object": Meaning("error", "a loose object whose bytes hash to another name", _RESTORE),
     "corrupt_pack": Meaning("error", "a pack that does not hash to its name, or cannot be listed", "repack what reads"),
     "corrupt_block": Meaning("error", "objects of a pack that cannot be read", _RESTORE),
+    "corrupt_dictionary": Meaning("error", "a dictionary without a whole copy: its blocks cannot be read", _RESTORE),
+    "dictionary_copy": Meaning("warning", "one of a dictionary's two copies is gone or not whole", "repack"),
     "corrupt_idx": Meaning("warning", "a damaged idx; reads rebuild it", "delete the idx"),
     "idx_mismatch": Meaning("warning", "an idx that hides objects of its pack", "delete the idx"),
     "missing_idx": Meaning("note", "a pack without idx; reads rebuild it", _NONE),

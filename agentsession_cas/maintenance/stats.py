@@ -15,10 +15,11 @@ from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import RowCode
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import Corrupt, DiskError, NoObject, NoSession
-from agentsession_cas.layout import Layout
+from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoObject, NoSession
+from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
+from agentsession_cas.sessions.listing import OnDamage
 from agentsession_cas.sessions.opening import Snapshot, snapshot
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.source import RowSource
@@ -28,8 +29,10 @@ __all__ = ["stats"]
 Json = dict[str, Any]
 
 
-def stats(layout: Layout, objects: ObjectDatabase) -> Json:
+def stats(layout: Layout, objects: ObjectDatabase, on_damage: OnDamage | None = None) -> Json:
     """The ``stats`` shape of cli.md, without ``schema``. Reads every object once and every row.
+
+    ``on_damage`` hears of every session whose own files, or whose prefix, do not read; what reads is counted.
 
     ``sessions`` and ``entries`` (own ones) count the sessions that read. ``objects`` counts copies. All bytes are sizes
     of files or of canonical bytes, in bytes, not in disk blocks:
@@ -42,10 +45,10 @@ def stats(layout: Layout, objects: ObjectDatabase) -> Json:
     - ``saved.compression``: the canonical bytes of all copies in ``objects/``, what no session needs included, less
       the bytes of the files they lie in; below zero in a store so small that idx files outweigh what is saved.
     """
-    tally = _Tally(layout, objects)
+    tally = _Tally(layout, objects, on_damage)
     tally.measure_objects()
     for name in layout.host.fs.listdir(layout.sessions):
-        tally.measure_session(f"{layout.sessions}/{name}")
+        tally.measure_session(name)
     held = objects.stats()
     disk, journals, logs = _weigh(layout.host.fs, layout)
     return {
@@ -70,8 +73,9 @@ def stats(layout: Layout, objects: ObjectDatabase) -> Json:
 class _Tally:
     """Bytes as they are counted. ``distinct`` has each object that sessions name, by space and raw digest."""
 
-    def __init__(self, layout: Layout, objects: ObjectDatabase) -> None:
-        self._host = layout.host
+    def __init__(self, layout: Layout, objects: ObjectDatabase, on_damage: OnDamage | None) -> None:
+        self._layout = layout
+        self._on_damage = on_damage
         self._objects = objects
         self._sizes: dict[tuple[Space, bytes], int] = {}
         self._above: dict[bytes, tuple[bytes, bytes, list[bytes]]] = {}
@@ -97,16 +101,25 @@ class _Tally:
         except (NoObject, Corrupt, DiskError):
             return 0
 
-    def measure_session(self, directory: str) -> None:
-        """Count the session in a directory, if it reads."""
+    def measure_session(self, name: str) -> None:
+        """Count the session in a directory of ``sessions/``, as far as it reads."""
+        directory = f"{self._layout.sessions}/{name}"
         try:
-            found = snapshot(self._host, self._objects, directory, lambda _header, _generation: None)
-        except (NoSession, Corrupt, DiskError):
+            found = snapshot(self._layout.host, self._objects, directory, lambda _header, _generation: None)
+        except NoSession:
+            return
+        except (Corrupt, DiskError) as error:
+            if self._layout.is_session(name):
+                self._tell(session_id_of(name), error)
             return
         try:
             self._count(found)
         finally:
             found.source.close()
+
+    def _tell(self, session: str, error: AgentSessionError) -> None:
+        if self._on_damage is not None:
+            self._on_damage(session, error)
 
     def _count(self, found: Snapshot) -> None:
         blobs: set[bytes] = set()
@@ -114,8 +127,8 @@ class _Tally:
             for number in range(len(found.source.table)):
                 self._count_row(found.source, number, blobs)
             self._count_prefix(found.header, blobs)
-        except (NoObject, Corrupt, DiskError):
-            pass  # what reads was counted
+        except (NoObject, Corrupt, DiskError) as error:  # what reads was counted
+            self._tell(found.header.id, error)
         for blob in blobs:
             self._name(Space.MEDIA, blob, self._size(Space.MEDIA, blob))
         self.headers += len(found.header.line)

@@ -9,6 +9,8 @@ hides nothing of another. Must not: repair, or judge what objects mean and who n
 | misnamed_object | error | a loose object whose bytes hash to another name |
 | corrupt_pack | error | a pack that does not hash to its name, or whose table is lost |
 | corrupt_block | error | a block of a pack that cannot be read: whoever needs its objects can name them |
+| corrupt_dictionary | error | a dictionary of which no copy is whole: no block made with it can be read |
+| dictionary_copy | warning | a copy of a dictionary that is gone or not whole, the other one is |
 | unreadable_file | error | the system refuses to read it |
 | corrupt_idx, idx_mismatch | warning | an idx that is damaged, or disagrees with its pack; reads rebuild it |
 | missing_idx | note | a pack without idx; reads rebuild it |
@@ -28,8 +30,8 @@ from agentsession_cas.core.packindex import Index
 from agentsession_cas.core.zframes import expand
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
+from agentsession_cas.objects.dictionaries import ENDINGS, Dictionaries
 from agentsession_cas.objects.loose import Loose
-from agentsession_cas.objects.packfile import PackFile
 from agentsession_cas.objects.packs import Pack, Packs, is_pack_file
 
 __all__ = ["Finding", "check_objects"]
@@ -51,14 +53,17 @@ class Finding:
     digest: bytes | None = None
 
 
-def check_objects(fs: Fs, objects_dir: str, loose: Loose, packs: Packs) -> Iterator[Finding]:
+def check_objects(
+    fs: Fs, objects_dir: str, loose: Loose, packs: Packs, dictionaries: Dictionaries
+) -> Iterator[Finding]:
     """All findings; every byte is read. What appears or goes meanwhile is no finding."""
-    known = {*loose.spaces.values(), packs.directory}
+    known = {*loose.spaces.values(), packs.directory, dictionaries.directory}
     for name in fs.listdir(objects_dir):
         if f"{objects_dir}/{name}" not in known:
             yield Finding("stray_file", "note", f"{objects_dir}/{name}", "does not belong among the objects")
     for space in loose.spaces:
         yield from _check_space(fs, loose, space)
+    yield from _check_dictionaries(dictionaries)
     yield from _check_names(fs, packs)
     packs.relist()
     for pack in packs.listed.values():
@@ -86,6 +91,31 @@ def _check_space(fs: Fs, loose: Loose, space: Space) -> Iterator[Finding]:
         if frame is not None and found.digest() != digest:
             detail = f"its bytes hash to sha256:{found.hexdigest()}"
             yield Finding("misnamed_object", "error", path, detail, space, digest)
+
+
+# --- dictionaries ----------------------------------------------------------------------------------------------------
+
+
+def _check_dictionaries(dictionaries: Dictionaries) -> Iterator[Finding]:
+    numbers: set[int] = set()
+    for path, number, _ in dictionaries.files():
+        if number:
+            numbers.add(number)
+        else:
+            yield Finding("stray_file", "note", path, "no dictionary has this name")
+    for number in sorted(numbers):
+        bad: dict[str, str] = {}
+        for ending in ENDINGS:
+            try:
+                dictionaries.read(number, ending)
+            except (Corrupt, DiskError) as error:
+                bad[ending] = error.what
+        for ending, why in bad.items():
+            path = dictionaries.path(number, ending)
+            if len(bad) == 1:
+                yield Finding("dictionary_copy", "warning", path, f"{why}; the other copy is good")
+            else:
+                yield Finding("corrupt_dictionary", "error", path, f"{why}; nor is the other copy good")
 
 
 # --- packs -----------------------------------------------------------------------------------------------------------
@@ -116,9 +146,9 @@ class _Scan:
 def _check_pack(fs: Fs, pack: Pack) -> Iterator[Finding]:
     try:
         whole = _check_whole(fs, pack)
-        own, lost = _scan(fs, pack, None)
+        own, lost = _scan(pack, None)
         index, bad_idx = _read_idx(pack)
-        scan = own or (_scan(fs, pack, index.table)[0] if index is not None else None)
+        scan = own or (_scan(pack, index.table)[0] if index is not None else None)
     except NoFile:
         return  # repacked meanwhile
     if whole is not None:
@@ -155,10 +185,10 @@ def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
     return Finding("corrupt_pack", "error", pack.path, f"its bytes hash to sha256:{found.hexdigest()}")
 
 
-def _scan(fs: Fs, pack: Pack, table: Table | None) -> tuple[_Scan | None, str]:
+def _scan(pack: Pack, table: Table | None) -> tuple[_Scan | None, str]:
     """What the pack says by its own or another table, or why it says nothing. Raises NoFile."""
     try:
-        with PackFile(fs, pack.path, table) as file:
+        with pack.open(table) as file:
             keys = array("Q", bytes(8 * file.table.objects))
             bad = {number: (_ref(file.table, number), why) for number, why in file.gather_keys(keys).items()}
             return _Scan(bytes(file.table.data), file.size, keys, bad), ""

@@ -8,7 +8,8 @@ take the store lock (the caller of ``publish`` holds it).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -17,7 +18,10 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
+from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
+from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache
 from agentsession_cas.objects.packs import Pack, Packs
 from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
 
@@ -51,15 +55,19 @@ class ObjectStats:
 class ObjectDatabase:
     """The objects of the store at ``root``, whose directories ``Layout.create`` made. Safe for threads.
 
-    Digests are raw SHA-256, 32 bytes. A context manager; closing it closes nothing on disk.
+    Digests are raw SHA-256, 32 bytes. At most ``cache_max`` bytes of blocks are kept in memory. A context manager;
+    closing it closes nothing on disk.
     """
 
-    def __init__(self, host: Host, root: str) -> None:
+    def __init__(self, host: Host, root: str, *, cache_max: int = CACHE_MAX) -> None:
+        self._host = host
         self._fs = host.fs
         self._dir = f"{root}/objects"
+        self._tmp_dir = f"{root}/tmp"
         self._loose = Loose(host.fs, self._dir)
-        self._packs = Packs(host.fs, f"{self._dir}/pack")
-        self._publisher = Publisher(host, f"{root}/tmp", self._loose, self._packs)
+        self._dictionaries = Dictionaries(host.fs, f"{self._dir}/dict")
+        self._packs = Packs(host.fs, f"{self._dir}/pack", self._dictionaries, BlockCache(cache_max))
+        self._publisher = Publisher(host, self._tmp_dir, self._loose, self._packs)
         self._closed = False
 
     def get(self, space: Space, digest: bytes) -> bytes:
@@ -108,6 +116,27 @@ class ObjectDatabase:
         """Trust nothing seen so far to be durable: call it when the sweep epoch has moved."""
         self._publisher.forget()
 
+    def packs(self) -> list[Pack]:
+        """Every pack there is, listed anew, whether it reads or not."""
+        self._use()
+        self._packs.relist()
+        return list(self._packs.listed.values())
+
+    def loose_digests(self, space: Space) -> list[bytes]:
+        """The digest of every object of a space that lies loose."""
+        self._use()
+        return [digest for digest, _ in self._loose.files(space)]
+
+    def estimate_loose(self) -> int:
+        """About how many loose objects a repack would pack; one directory of each space is listed."""
+        self._use()
+        return sum(self._loose.estimate(space) for space in PACKABLE)
+
+    def consolidator(self, switch: Callable[[], AbstractContextManager[None]]) -> Consolidator:
+        """The moves of a repack; ``switch`` holds the store lock shared. One repack at a time may use it."""
+        self._use()
+        return Consolidator(self._host, self._tmp_dir, self._loose, self._packs, self._dictionaries, switch)
+
     def iterate(self, space: Space | None = None) -> Iterator[Location]:
         """Every copy of every object, of one space or (None) of all three: loose ones by digest, packs as they lie.
 
@@ -135,7 +164,7 @@ class ObjectDatabase:
     def check(self) -> Iterator[Finding]:
         """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``."""
         self._use()
-        return check_objects(self._fs, self._dir, self._loose, self._packs)
+        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries)
 
     def stats(self) -> ObjectStats:
         """Counts and bytes. Lists every loose object and opens each; a pack that cannot be read counts as a file."""

@@ -18,15 +18,18 @@ from agentsession_cas.core.packformat import (
     HEADER_SIZE,
     TRAILER_SIZE,
     Block,
+    BlockRef,
+    Codec,
     Table,
     decode_block,
     decode_header,
     decode_trailer,
     table_size,
 )
-from agentsession_cas.core.packindex import key_of
+from agentsession_cas.core.packindex import keys_of
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
+from agentsession_cas.objects.dictionaries import Dictionaries
 
 __all__ = ["CACHE_MAX", "BlockCache", "PackFile"]
 
@@ -37,7 +40,7 @@ CACHE_MAX: Final = 32 << 20
 class BlockCache:
     """The blocks read last, bounded in bytes."""
 
-    def __init__(self, size_max: int = CACHE_MAX) -> None:
+    def __init__(self, size_max: int) -> None:
         self._size_max = size_max
         self._size = 0
         self._blocks: OrderedDict[tuple[str, int], Block] = OrderedDict()
@@ -78,9 +81,11 @@ def _read_table(file: OpenFile, size: int) -> Table:
 class PackFile:
     """A pack held open. A context manager."""
 
-    def __init__(self, fs: Fs, path: str, table: Table | None = None) -> None:
+    def __init__(self, fs: Fs, path: str, dictionaries: Dictionaries, table: Table | None = None) -> None:
         """By its own table, or by the one given. Raises Corrupt when its own is wanted and lost, NoFile, DiskError."""
         self._file = fs.open(path)
+        self._dictionaries = dictionaries
+        self._last: tuple[int, Block | None] = (-1, None)
         try:
             self.size = self._file.size()
             self.table = table or _read_table(self._file, self.size)
@@ -88,22 +93,43 @@ class PackFile:
             self._file.close()
             raise
 
-    def block(self, number: int) -> Block:
-        """The block of that number. Raises Corrupt, DiskError."""
+    def frame(self, number: int) -> tuple[BlockRef, bytes]:
+        """The block of that number as it lies there. Raises Corrupt, DiskError."""
         ref = self.table.block(number)
-        return decode_block(ref, self._file.pread(ref.size, ref.offset))
+        return ref, self._file.pread(ref.size, ref.offset)
+
+    def block(self, number: int) -> Block:
+        """The block of that number; the one read before it is kept at hand. Raises Corrupt, DiskError."""
+        ref, frame = self.frame(number)
+        block = decode_block(ref, frame, self._dictionaries.get, lambda: self._before(number))
+        self._last = (number, block)
+        return block
+
+    def _before(self, number: int) -> Block:
+        kept, block = self._last
+        if block is not None and kept == number - 1:
+            return block
+        ref = self.table.block(number - 1) if number else None
+        if ref is None or ref.codec is not Codec.PLAIN:
+            raise Corrupt("a block of envelopes that lies behind no block of bodies")
+        return self.block(number - 1)
+
+    def digests(self, number: int) -> list[bytes]:
+        """The digests of a block's objects. Raises Corrupt, DiskError."""
+        block = self.block(number)
+        return [hashlib.sha256(block.object(at)).digest() for at in range(block.first, block.first + len(block))]
 
     def gather_keys(self, keys: array[int]) -> dict[int, str]:
         """Read all of it; note each object's key at its number. Returns the blocks that cannot be read, and why."""
         bad: dict[int, str] = {}
         for number in range(self.table.blocks):
             try:
-                block = self.block(number)
+                found = keys_of(self.digests(number))
             except (Corrupt, DiskError) as error:
                 bad[number] = error.what
                 continue
-            for at in range(block.first, block.first + len(block)):
-                keys[at] = key_of(hashlib.sha256(block.object(at)).digest())
+            first = self.table.block(number).first
+            keys[first : first + len(found)] = array("Q", found)
         return bad
 
     def close(self) -> None:

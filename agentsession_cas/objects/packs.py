@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from agentsession_cas.core.packformat import Block, Space
+from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
+from agentsession_cas.core.slices import Slices
 from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile
+from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.packfile import BlockCache, PackFile
 
 __all__ = ["KNOWN_MAX", "Pack", "Packs", "is_pack_file", "pack_stem"]
@@ -44,12 +46,14 @@ def pack_stem(name: bytes) -> str:
 class Pack:
     """One pack, its idx loaded when first asked."""
 
-    def __init__(self, fs: Fs, directory: str, stem: str, cache: BlockCache) -> None:
+    def __init__(self, fs: Fs, directory: str, stem: str, cache: BlockCache, dictionaries: Dictionaries) -> None:
         self._fs = fs
         self._cache = cache
+        self._dictionaries = dictionaries
         self._guard = threading.Lock()
         self._index: Index | None = None
         self._mapping: MappedFile | None = None
+        self._grade: Grade | None = None
         self.stem = stem
         self.name = bytes.fromhex(stem.removeprefix(_PREFIX))
         self.path = f"{directory}/{stem}.pack"
@@ -62,11 +66,16 @@ class Pack:
 
         Raises Corrupt when its block is damaged or its bytes do not hash to its name, NoFile when the pack is gone.
         """
-        for at, number in self._places(space, digest):
+        found = self.find(space, digest)
+        return found[1] if found is not None else None
+
+    def find(self, space: Space, digest: bytes) -> tuple[int, bytes] | None:
+        """:meth:`get` with the object's number in the pack."""
+        for at, number in self.places(space, digest):
             data = self._read(at).object(number)
             found = hashlib.sha256(data).digest()
             if found == digest:
-                return data
+                return number, data
             if key_of(found) != key_of(digest):
                 raise Corrupt(f"object {number} does not hash to sha256:{digest.hex()}", where=self.path)
         return None
@@ -79,6 +88,16 @@ class Pack:
                 index = self._index = self._index or self._map() or self._rebuild()
         return index
 
+    def grade(self) -> Grade:
+        """What the pack was made for. Raises Corrupt, NoFile, DiskError."""
+        if self._grade is None:
+            file = self._fs.open(self.path)
+            try:
+                self._grade = decode_header(file.pread(HEADER_SIZE, 0))
+            finally:
+                file.close()
+        return self._grade
+
     def keys(self) -> set[int]:
         """The key of every object. Raises as ``index``."""
         index = self.index()
@@ -87,24 +106,36 @@ class Pack:
         except Corrupt:
             return self._instead_of(index).key_set()
 
+    def key_slices(self) -> Slices[array[int]]:
+        """The key of every object by number, in slices. Raises as ``index``."""
+        index = self.index()
+        try:
+            return (yield from index.key_slices())
+        except Corrupt:
+            return (yield from self._instead_of(index).key_slices())
+
     def locations(self) -> Iterator[tuple[Space, bytes, int]]:
         """Space, digest and block of every object, in the order they lie: all of it is read.
 
         Raises Corrupt, DiskError at the end when a block cannot be read; NoFile.
         """
         failed: AgentSessionError | None = None
-        with PackFile(self._fs, self.path) as file:
+        with self.open() as file:
             for number in range(file.table.blocks):
                 try:
-                    block = file.block(number)
+                    digests = file.digests(number)
                 except (Corrupt, DiskError) as error:
                     failed = failed or Corrupt(f"block {number}: {error.what}", where=self.path, next_step="run fsck")
                     continue
                 space = Space(file.table.space_of(number))
-                for at in range(block.first, block.first + len(block)):
-                    yield space, hashlib.sha256(block.object(at)).digest(), number
+                for digest in digests:
+                    yield space, digest, number
         if failed is not None:
             raise failed
+
+    def open(self, table: Table | None = None) -> PackFile:
+        """The pack's file, read by its own table or by the one given. Raises as :class:`PackFile`."""
+        return PackFile(self._fs, self.path, self._dictionaries, table)
 
     def load_idx(self) -> tuple[MappedFile, Index]:
         """The idx file, mapped. Raises NoFile when there is none, Corrupt when it is damaged or of another pack."""
@@ -126,14 +157,15 @@ class Pack:
         block = self._cache.get((self.stem, at))
         if block is None:
             try:
-                with PackFile(self._fs, self.path, self.index().table) as file:
+                with self.open(self.index().table) as file:
                     block = file.block(at)
             except Corrupt as error:
                 raise Corrupt(error.what, where=f"{self.path} block {at}", next_step="run fsck") from error
             self._cache.put((self.stem, at), block)
         return block
 
-    def _places(self, space: Space, digest: bytes) -> list[tuple[int, int]]:
+    def places(self, space: Space, digest: bytes) -> list[tuple[int, int]]:
+        """Block and number of every object that may be it by its key. Raises as ``index``."""
         index = self._index or self.index()
         try:
             return index.places(space, digest)
@@ -155,23 +187,31 @@ class Pack:
         return index
 
     def _rebuild(self) -> Index:
-        """An idx out of the pack alone; objects that cannot be read get a key like any other."""
+        data, self.gap = self.make_idx()
+        return Index(data)
+
+    def make_idx(self) -> tuple[bytes, str]:
+        """The bytes of an idx made out of the pack alone, and why it lacks objects, "" when it lacks none.
+
+        Raises Corrupt, NoFile, DiskError.
+        """
         try:
-            with PackFile(self._fs, self.path) as file:
+            with self.open() as file:
                 keys = array("Q", bytes(8 * file.table.objects))
                 bad = file.gather_keys(keys)
-                self.gap = f"{len(bad)} blocks cannot be read" if bad else ""
-                return Index(encode_index(self.name, file.size, bytes(file.table.data), keys))
+                data = encode_index(self.name, file.size, bytes(file.table.data), keys)
         except Corrupt as error:
             raise Corrupt(error.what, where=self.path, next_step="run fsck") from error
+        return data, f"{len(bad)} blocks cannot be read" if bad else ""
 
 
 class Packs:
     """The packs of one store, as listed last."""
 
-    def __init__(self, fs: Fs, directory: str) -> None:
+    def __init__(self, fs: Fs, directory: str, dictionaries: Dictionaries, cache: BlockCache) -> None:
         self._fs = fs
-        self._cache = BlockCache()
+        self._dictionaries = dictionaries
+        self._cache = cache
         self._guard = threading.Lock()
         self._packs: dict[str, Pack] = {}
         self._recent: tuple[Pack, ...] = ()
@@ -245,7 +285,10 @@ class Packs:
             stems = [name.removesuffix(".pack") for name in names if is_pack_file(name)]
             old = self._packs
             if old.keys() != set(stems):
-                self._replace({s: old.get(s) or Pack(self._fs, self.directory, s, self._cache) for s in stems})
+                self._replace({stem: old.get(stem) or self._pack(stem) for stem in stems})
+
+    def _pack(self, stem: str) -> Pack:
+        return Pack(self._fs, self.directory, stem, self._cache, self._dictionaries)
 
     def forget(self, stem: str) -> None:
         """Know nothing of a pack, until it is listed again: its files were put in place anew."""

@@ -104,6 +104,10 @@ class ChainSource:
                     self._by_call.setdefault(0, []).append(at)
         return self._by_call
 
+    def continued(self) -> int:
+        """The chain is a prefix: a link on it is another session's."""
+        return -1
+
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``: a chain."""
         return 0 <= position <= leaf

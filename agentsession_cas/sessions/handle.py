@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from agentsession_cas.core.accept import Result
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import JsonObject
 from agentsession_cas.core.request import record_response_bodies
 from agentsession_cas.core.timestamps import ts_from_ns
-from agentsession_cas.core.tree import Appendable, Session
+from agentsession_cas.core.tree import Appendable, Session, drafts_of
 from agentsession_cas.sessions.services import Services
 from agentsession_cas.sessions.writer import Writer
 
@@ -50,14 +51,14 @@ class SessionWriter(Session):
 
     def append_batch(self, entries: Iterable[Appendable], durable: bool | None = None) -> list[Result]:
         """Append entries that land whole or not at all, each seeing those before it (store.md A3)."""
-        prepared, committed = self._writer.append_batch([Draft.of(entry) for entry in entries], durable)
+        prepared, committed = self._writer.append_batch(drafts_of(entries), durable)
         self._follow()
         return [Result.of(each, durable=committed) for each in prepared]
 
     def record_response(
         self,
-        request: Mapping[str, Any],
-        response: Mapping[str, Any],
+        request: JsonObject,
+        response: JsonObject,
         *,
         latency_ms: int | None = None,
         durable: bool | None = None,
@@ -65,6 +66,7 @@ class SessionWriter(Session):
         """Append what a model call gave: its output items, then the response entry, as one batch (openresponses.md §2).
 
         ``request`` is the request as it was sent, so that its hash proves it; the last result is the response entry's.
+        Raises BadInput for a response without ``output``, a list of items.
         """
         bodies = record_response_bodies(request, response, latency_ms)
         return self.append_batch([Draft(type_, body) for type_, body in bodies], durable)

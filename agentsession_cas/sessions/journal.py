@@ -193,14 +193,16 @@ class Journal:
         self.require_sound()
         data, end, sequence = generation_bytes(generation, tail, groups)
         file, path = self._stage(generation, data)
+        name = f"{self._directory}/{JOURNAL_NAME}"
         try:
-            self._fs.rename(path, f"{self._directory}/{JOURNAL_NAME}")
+            self._fs.rename(path, name)
             self._fs.sync_dir(self._directory)
         except BaseException as error:
             self.poison(error)
             file.close()
             raise
         self._file.close()
+        file.path = name
         self._file, self._size, self._step = file, len(data), STEP_MIN
         self.generation, self.end, self._sealed = generation, end, end
         self._framed = end - FRAMES_OFFSET

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.given import AnyPath, as_object, as_path
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
+from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
 from agentsession_cas.sessions.opening import HEADER_NAME, Snapshot
 from agentsession_cas.sessions.records import mark_of
 from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource
 
-__all__ = ["Filter", "Summary", "summarise"]
+__all__ = ["Filter", "OnDamage", "Summary", "summarise"]
+
+OnDamage = Callable[[str, AgentSessionError], None]
+"""Called with the id of a session that does not read, "" when not even that can be told, and with why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Filter:
     ``after`` and ``before`` bound ``created_at``, exclusive; ``extra`` compares header members by canonical JSON.
     """
 
-    cwd: str = ""
+    cwd: AnyPath = ""
     parent: str = ""
     harness: str = ""
     top_level: bool = False
@@ -63,7 +68,7 @@ class Filter:
     def keeps_header(self, header: Header) -> bool:
         """Whether a header passes; costs no look at the entries."""
         harness = header.harness
-        if self.cwd and header.cwd != self.cwd:
+        if self.cwd and header.cwd != as_path(self.cwd, "cwd"):
             return False
         if self.parent and header.parent_session != self.parent:
             return False
@@ -90,9 +95,8 @@ class Filter:
 
     def _has_extra(self, header: Header) -> bool:
         members = header.members()
-        return all(
-            name in members and canonical(members[name]) == canonical(value) for name, value in self.extra.items()
-        )
+        wanted = as_object(self.extra, "extra")
+        return all(name in members and canonical(members[name]) == canonical(value) for name, value in wanted.items())
 
 
 def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:

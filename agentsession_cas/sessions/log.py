@@ -7,10 +7,11 @@ Damaged, with its place. Reading never maps the file: in a mapping a bad sector 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from agentsession_cas.core.facts import Code, Kind
 from agentsession_cas.core.framing import Generation, Record
 from agentsession_cas.core.rows import (
     ROW_SIZE,
@@ -31,6 +32,8 @@ __all__ = ["PIECE_ROWS", "RowTable", "open_log", "write_rows"]
 PIECE_ROWS: Final = 512
 """Rows of a piece: 64 KiB."""
 _PIECES_MAX: Final = 128
+_CODE_AT: Final = 116
+"""Where in a row its code lies; its kind is the byte behind."""
 
 
 def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
@@ -42,7 +45,7 @@ def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
     try:
         file = fs.open(path)
     except NoFile as error:
-        raise Damaged("the log is absent", where=path, next_step="repair the session") from error
+        raise Damaged("the log is absent", where=path) from error
     try:
         size = file.size()
     except BaseException:
@@ -50,11 +53,7 @@ def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
         raise
     if size < needed:
         file.close()
-        raise Damaged(
-            f"the log is cut short: {needed} bytes are trusted, {size} are there",
-            where=path,
-            next_step="repair the session",
-        )
+        raise Damaged(f"the log is cut short: {needed} bytes are trusted, {size} are there", where=path)
     return file
 
 
@@ -101,6 +100,7 @@ class RowTable:
         self._pieces: dict[int, bytes] = {}
         self._last_special = generation.newest.special
         self._specials: list[int] | None = None
+        self._continued = [row_of_ref(generation.newest.continued)]
 
     def __len__(self) -> int:
         view = self._view
@@ -155,17 +155,16 @@ class RowTable:
                 raise Damaged(
                     f"row {first + at} of the log fails its checksum",
                     where=f"{log.path} offset {(first + at) * ROW_SIZE}",
-                    next_step="repair the session",
                 )
         if len(self._pieces) >= _PIECES_MAX:
             self._pieces.pop(next(iter(self._pieces)), None)
         self._pieces[index] = data
         return data
 
-    def words(self, column: int, start: int = 0) -> list[int]:
-        """One 32-bit word (its index in the row's 32) of every row from ``start`` on: a column, for indexes."""
+    def words(self, *columns: int, start: int) -> list[list[int]]:
+        """Columns, for indexes: 32-bit words, each by its index in a row's 32, of every row from ``start`` on."""
         width = ROW_SIZE // 4
-        values: list[int] = []
+        values: list[list[int]] = [[] for _ in columns]
         view = self._view
         end = view.base + len(view.pending)
         while start < end:
@@ -176,7 +175,9 @@ class RowTable:
                 upto = view.base if start >= view.whole else min(view.whole, (start // PIECE_ROWS + 1) * PIECE_ROWS)
                 data, last = self.locate(upto - 1)
                 buffer = data[last - (upto - 1 - start) * ROW_SIZE : last + ROW_SIZE]
-            values += memoryview(buffer).cast("I")[column::width].tolist()
+            words = memoryview(buffer).cast("I")
+            for column, found in zip(columns, values, strict=True):
+                found += words[column::width].tolist()
             start = upto
         return values
 
@@ -195,6 +196,11 @@ class RowTable:
         return self._specials
 
     @property
+    def continued(self) -> int:
+        """The number of the newest row of a ``continued_in`` link, -1 for none."""
+        return self._continued[-1]
+
+    @property
     def entries(self) -> int:
         """How many rows are entries."""
         return len(self) - len(self.specials())
@@ -206,18 +212,19 @@ class RowTable:
 
     def number_of(self, ordinal: int) -> int:
         """The row of the entry before which ``ordinal`` entries come."""
-        number = ordinal
-        for special in self.specials():
-            if special > number:
-                break
-            number += 1
-        return number
+        specials = self.specials()
+        if not specials:
+            return ordinal
+        # The n-th special has specials[n] - n entries before it, a number that never falls.
+        return ordinal + bisect_right(range(len(specials)), ordinal, key=lambda n: specials[n] - n)
 
     def push(self, record: Record) -> int:
         """Add a row; returns its number."""
         number = len(self)
         if not record.envelope:
             self.specials().append(number)
+        elif record.row[_CODE_AT] == Code.LINK and record.row[_CODE_AT + 1] == Kind.CONTINUED_IN:
+            self._continued.append(number)
         self._view.pending.append(record)
         return number
 
@@ -227,6 +234,8 @@ class RowTable:
         specials = self.specials()
         while specials and specials[-1] >= count:
             specials.pop()
+        while self._continued[-1] >= count:
+            self._continued.pop()
         del view.pending[count - view.base :]
 
     def rebase(self, generation: Generation, tail: bytes, log: OpenFile | None) -> None:

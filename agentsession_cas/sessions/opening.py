@@ -18,6 +18,7 @@ from agentsession_cas.effects.durable import remove_tree, write_new
 from agentsession_cas.effects.host import Fs, Host, Lock
 from agentsession_cas.errors import (
     AgentSessionError,
+    BadInput,
     Corrupt,
     Damaged,
     FileTaken,
@@ -66,15 +67,15 @@ def read_header(fs: Fs, directory: str) -> Header:
     try:
         data = fs.read(path)
     except NotRegular as error:
-        raise Damaged(error.what, where=path, next_step="repair the session") from error
+        raise Damaged(error.what, where=path) from error
     if data is None:
         if fs.stat(directory) is None:
             raise NoSession("the session is not there", where=directory)
-        raise Damaged("the header is absent", where=path, next_step="repair the session")
+        raise Damaged("the header is absent", where=path)
     try:
         return decode_header(data)
     except Corrupt as error:
-        raise Damaged(error.what, where=path, next_step="repair the session") from error
+        raise Damaged(error.what, where=path) from error
 
 
 def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: PrefixOf) -> Snapshot:
@@ -126,6 +127,8 @@ def _head_of(source: RowSource, header: Header) -> int:
 def lock_session(host: Host, directory: str, session_id: str, timeout_s: float) -> Lock:
     """Take a session's lock; SessionLocked, naming the holder, when another writer has it for ``timeout_s`` seconds."""
     path = f"{directory}/{LOCK_NAME}"
+    if not isinstance(timeout_s, (int, float)):
+        raise BadInput(f"timeout_s is a number of seconds, not {timeout_s!r:.40}", where=session_id)
     try:
         lock = host.fs.lock(path, exclusive=True, timeout_s=timeout_s, note=host.process)
     except (NoFile, NotRegular) as error:
@@ -137,7 +140,7 @@ def lock_session(host: Host, directory: str, session_id: str, timeout_s: float) 
             session=session_id,
             holder=holder,
             where=session_id,
-            next_step="wait for it to close, pass a timeout, or read without the lock",
+            next_step="try again when it is closed; reading needs no lock",
         )
     return lock
 

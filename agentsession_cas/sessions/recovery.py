@@ -19,8 +19,6 @@ from agentsession_cas.sessions.log import RowTable, open_log
 
 __all__ = ["State", "Verdict", "decide", "read_state", "read_state_once"]
 
-_REPAIR = "repair the session"
-
 
 class Verdict(Enum):
     """What a writer has to do with the journal it found."""
@@ -54,7 +52,6 @@ def decide(scan: Scan, hint: HeadHint | None, where: str) -> Verdict:
         raise Damaged(
             f"{attested} rows were committed, {scan.sequence} are whole",
             where=f"{where} offset {scan.end}",
-            next_step=_REPAIR,
         )
     return Verdict.REWRITE if scan.zero else Verdict.LOST
 
@@ -65,7 +62,7 @@ def _journal_bytes(fs: Fs, directory: str) -> bytes:
     if data is None:
         if fs.stat(directory) is None:
             raise NoSession("the session is not there", where=directory)
-        raise Damaged("the journal is absent", where=path, next_step=_REPAIR)
+        raise Damaged("the journal is absent", where=path)
     return data
 
 
@@ -78,13 +75,13 @@ def read_state_once(fs: Fs, directory: str) -> State:
     try:
         scan = scan_journal(data)
     except Corrupt as error:
-        raise Damaged(error.what, where=path, next_step=_REPAIR) from error
+        raise Damaged(error.what, where=path) from error
     verdict = decide(scan, hint, path)
     view = memoryview(data)
     try:
         groups = [decode_records(view[frame.payload_at : frame.end], frame.rows) for frame in scan.frames]
     except Corrupt as error:
-        raise Damaged(error.what, where=path, next_step=_REPAIR) from error
+        raise Damaged(error.what, where=path) from error
     table = RowTable(scan.generation, scan.tail, open_log(fs, directory, scan.generation))
     for group in groups:
         for record in group:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from agentsession_cas.core.accept import Elsewhere
+from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.facts import Code, Kind
 from agentsession_cas.effects.host import Host
 from agentsession_cas.objects.database import ObjectDatabase
 
-__all__ = ["HeldElsewhere", "Mark", "Services", "SyncPolicy"]
+__all__ = ["HeldElsewhere", "Mark", "Merge", "Services", "SyncPolicy", "wants_sync"]
 
 _BLOB_WAIT_S: Final = 60.0
 
@@ -30,11 +32,32 @@ class SyncPolicy:
     NEVER: Final = "never"
 
 
+def wants_sync(policy: str, promised: frozenset[str], entry: Entry) -> bool:
+    """Whether an append of ``entry`` is durable when its caller does not say; promised types are under any policy."""
+    if policy == SyncPolicy.ALWAYS or entry.type in promised:
+        return True
+    if policy == SyncPolicy.NEVER:
+        return False
+    code, kind, *_ = entry.facts
+    return code is Code.RESPONSE or kind in (Kind.FUNCTION_CALL_OUTPUT, Kind.END)
+
+
+class Merge(Protocol):
+    """What merges packs after a checkpoint."""
+
+    def __call__(self, go_on: Callable[[], bool], *, thorough: bool) -> None: ...
+
+
+def _merge_nothing(go_on: Callable[[], bool], *, thorough: bool) -> None:
+    """Leave packs as they are."""
+
+
 class Services(NamedTuple):
     """What a writer needs of its store. ``shared`` holds the store lock shared (its argument: seconds to wait).
 
     ``tmp`` is where files are staged, ``background`` whether long journals are checkpointed in a thread,
-    ``redacted_only`` whether an entry has to be redacted (format.md §10).
+    ``redacted_only`` whether an entry has to be redacted (format.md §10). ``merge`` merges packs if they have become
+    many: quickly or (``thorough``) all that is due, asking in between whether it may go on.
     """
 
     host: Host
@@ -45,6 +68,7 @@ class Services(NamedTuple):
     sync: str = SyncPolicy.RECORDS
     background: bool = True
     redacted_only: bool = False
+    merge: Merge = _merge_nothing
 
 
 class HeldElsewhere:

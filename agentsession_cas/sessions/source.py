@@ -252,7 +252,8 @@ class RowSource:
         if self._ids_upto == len(self.table):
             return
         ids = self._ids
-        for number, word in enumerate(self.table.words(_ID_COLUMN, self._ids_upto), self._ids_upto):
+        (words,) = self.table.words(_ID_COLUMN, start=self._ids_upto)
+        for number, word in enumerate(words, self._ids_upto):
             known = ids.setdefault(word, number)
             if isinstance(known, list):
                 known.append(number)
@@ -293,20 +294,22 @@ class RowSource:
         table, start = self.table, self._calls_upto
         if start == len(table):
             return
-        calls = table.words(_CALL_COLUMN, start)
+        calls, codes, targets = table.words(_CALL_COLUMN, _CODE_COLUMN, _TARGET_COLUMN, start=start)
         for number, call in enumerate(calls, start):
             if call:
                 self._calls.setdefault(call, []).append(number)
-        codes, targets = table.words(_CODE_COLUMN, start), table.words(_TARGET_COLUMN, start)
-        for number, (code, target) in enumerate(zip(codes, targets, strict=True), start):
-            if code & 0xFF in _HANDLED and not self._is_call(target, calls[number - start]):
-                self._strays.append(number)
+        for number, (code, ref, call) in enumerate(zip(codes, targets, calls, strict=True), start):
+            if code & 0xFF in _HANDLED:
+                target = row_of_ref(ref) if ref != REF_ELSEWHERE else -1
+                named = 0 if target < 0 else calls[target - start] if target >= start else table.row(target).call
+                if named != call:  # or inside the prefix, where it may be
+                    self._strays.append(number)
         self._calls_upto = len(table)
 
-    def _is_call(self, ref: int, call: int) -> bool:
-        """Whether the target of a row is known to be about the call with that digest; not, inside the prefix."""
-        number = row_of_ref(ref) if ref != REF_ELSEWHERE else -1
-        return number >= 0 and self.table.row(number).call == call
+    def continued(self) -> int:
+        """The position of the session's own newest ``continued_in`` link, -1 for none."""
+        number = self.table.continued
+        return self.position(number) if number >= 0 else -1
 
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``."""
@@ -323,7 +326,7 @@ class RowSource:
         size = ancestry.size
         before = ref_to(self.number(size - 1)) if size > self.base_count else REF_BASE if size else REF_ROOT
         start = row_of_ref(before) + 1
-        refs, codes = self.table.words(_PARENT_COLUMN, start), self.table.words(_CODE_COLUMN, start)
+        refs, codes = self.table.words(_PARENT_COLUMN, _CODE_COLUMN, start=start)
         for number, (ref, code) in enumerate(zip(refs, codes, strict=True), start):
             if code & 0xFF < RowCode.HEAD:
                 ancestry.add(ancestry.size - 1 if ref == before else self.position_of_ref(ref))

@@ -15,8 +15,7 @@ from typing import Final
 
 from agentsession_cas.core.accept import Elsewhere, Outcome, Prepared, prepare, raised_for_append
 from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
-from agentsession_cas.core.entry import Draft, Entry
-from agentsession_cas.core.facts import Code, Kind
+from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import FORMAT, Header
 from agentsession_cas.core.leaf import check_head_move
@@ -31,7 +30,7 @@ from agentsession_cas.sessions.journal import Journal
 from agentsession_cas.sessions.log import open_log, write_rows
 from agentsession_cas.sessions.records import in_groups, mark_of, publish_records
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
-from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, SyncPolicy
+from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, wants_sync
 from agentsession_cas.sessions.source import RowSource, hash_of
 
 __all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer"]
@@ -66,6 +65,7 @@ class Writer:
         self._sync_mutex = threading.Lock()
         self._checkpoint_mutex = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._releasing = False
         self._process = services.host.process_id()
         self._elsewhere = HeldElsewhere(services)
         self._stamp = ("", 0)
@@ -144,10 +144,11 @@ class Writer:
                 raise MirrorError(
                     "the session is a mirror: its record is written elsewhere",
                     where=self.session_id,
-                    next_step="append to the record and push, or declare this store the record",
+                    next_step="fork it, and append to the fork",
                 )
             prepared = self._accept(drafts, elsewhere)
-            wanted = durable if durable is not None else any(self._wants_sync(each.entry) for each in prepared)
+            policy, promised = self._services.sync, self._promised
+            wanted = any(wants_sync(policy, promised, each.entry) for each in prepared) if durable is None else durable
             sequence = self._journal.sequence
         if wanted:
             self._commit(sequence)
@@ -227,17 +228,6 @@ class Writer:
             return context_hash_at(source, position)
         return hash_of(source.context_digest(position))
 
-    def _wants_sync(self, entry: Entry) -> bool:
-        policy = self._services.sync
-        if policy == SyncPolicy.ALWAYS:
-            return True
-        if entry.type in self._promised:
-            return True
-        if policy == SyncPolicy.NEVER:
-            return False
-        code, kind, *_ = entry.facts
-        return code is Code.RESPONSE or kind in (Kind.FUNCTION_CALL_OUTPUT, Kind.END)
-
     def _raise_header(self) -> None:
         """Raise the header to this package's format before the frame that needs it, crash-safely (format.md §11)."""
         if self.header.format == FORMAT:
@@ -260,7 +250,7 @@ class Writer:
             check_head_move(source, self._head_id, expected, to)
             if self._mark == Mark.MIRROR:
                 raise MirrorError(
-                    "the session is a mirror", where=self.session_id, next_step="move the head of its record"
+                    "the session is a mirror", where=self.session_id, next_step="fork it at that entry instead"
                 )
             ref = source.ref_of(source.find(to) if to else -1)
             if ref != self._head:
@@ -366,8 +356,20 @@ class Writer:
         with self._mutex:
             if self._lock is None or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = threading.Thread(target=self.tidy, name="checkpoint", daemon=True)
+            self._thread = threading.Thread(target=self._housekeep, name="checkpoint", daemon=True)
             self._thread.start()
+
+    def _housekeep(self) -> None:
+        """What the checkpoint thread does: a checkpoint, and packs merged if they have become many."""
+        self.tidy()
+        if self._may_go_on():
+            self._services.merge(self._may_go_on, thorough=True)
+
+    def _may_go_on(self) -> bool:
+        """Asked between slices of a merge: takes what came meanwhile into a checkpoint; False once a release waits."""
+        if self._journal.load >= CHECKPOINT_BYTES and not self._releasing:
+            self.tidy()
+        return not self._releasing
 
     def tidy(self) -> None:
         """Checkpoint if that can be done now: what cannot be is done later, and only a failure that matters poisons."""
@@ -422,10 +424,13 @@ class Writer:
             self._let_go()
 
     def _settle_down(self) -> None:
+        self._releasing = True
         if self._thread is not None:
             self._thread.join()
         if self._journal.load >= RELEASE_BYTES:
             self.tidy()
+            if self._services.background:
+                self._services.merge(lambda: True, thorough=False)
         self.commit()
 
     def abandon(self) -> None:
@@ -439,9 +444,3 @@ class Writer:
         self._source.table.close()
         if lock is not None:
             lock.release()
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

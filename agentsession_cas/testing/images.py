@@ -217,6 +217,7 @@ class _Image:
         self.names: dict[Node, dict[str, Node]] = {}
         self.sectors: dict[Node, dict[int, bytes]] = {}
         self.sizes: dict[Node, int] = {}
+        self.past: dict[Node, bytes] = {}
         moved: list[tuple[int, Node, str, Node]] = []
         torn = self._torn([j for j, unit in enumerate(units) if unit.kind == SECTOR])
         for j, (unit, k) in enumerate(zip(units, choice.pick, strict=True)):
@@ -264,10 +265,12 @@ class _Image:
         return bytes(self.width)
 
     def _stale(self, owner: Node, k: int) -> bytes:
-        """What another file had at the same place, rather than elsewhere."""
+        """What another file had at the same place, rather than elsewhere; most often the same one for all of a file."""
         others = [data for file, data in self.pool if file is not owner]
         for _ in range(6 if others else 0):
             data = self.rng.choice(others)
+            if self.rng.random() < 0.6:
+                data = self.past.setdefault(owner, data)
             at = k if self.rng.random() < 0.8 else self.rng.randrange(len(data) // self.width + 1)
             sector = data[at * self.width : (at + 1) * self.width]
             if len(sector) == self.width and any(sector):

@@ -154,6 +154,7 @@ def broken() -> list[tuple[type[AgentSessionError], str, Json]]:
         (ReservedMember, "/content", {**label, **reserved, **parent, **parents, **number, **spelling}),
         (SyntheticLabel, "/synthetic", {**label, **parent, **parents, **number, **spelling}),
         (BadEntry, "/item", {**item, **parent, **parents, **number, **spelling}),
+        (BadID, "/id", {"type": "item", **call, "id": "abc", **parent, **parents, **number, **spelling}),
         (NoEntry, ABSENT, {"type": "item", **call, **parent, **parents, **number, **spelling}),
         (BadConvergence, ABSENT, {"type": "item", **call, **parents, **number, **spelling}),
         (BadJSON, "/x", {"type": "item", **call, **number, **spelling}),

@@ -267,8 +267,12 @@ def test_a_cycle_is_past_the_limit() -> None:
     wide: dict[str, Any] = {"f": 1.0}
     wide["a"] = wide["b"] = wide
     for value in (narrow, wide, [1.0, narrow], {"x": 2**60, "y": wide}):
-        with pytest.raises(LimitExceeded):
+        with pytest.raises(LimitExceeded) as caught:
             canonical(value)
+        # The place is named whole, the message is one a person reads.
+        assert caught.value.where.count("/") == LEVELS_MAX
+        assert len(str(caught.value)) < 300
+        assert "…" in str(caught.value)
 
 
 def test_the_depth_of_the_caller_makes_no_difference() -> None:

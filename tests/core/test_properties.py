@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsession_cas.core.calls import Call
 from agentsession_cas.core.jsonl import projection_lines, read_session
 from agentsession_cas.core.queue import queued_json
 from agentsession_cas.core.tree import Session
 from agentsession_cas.core.verify import verify
+from agentsession_cas.errors import NoHash
 from agentsession_cas.store import Store
 from tests.helpers.legal import Harness, forked, grown, ticking_store
 
@@ -55,15 +58,28 @@ def said(session: Session, leaf: str) -> dict[str, Any]:
     }
 
 
+def history(call: Call) -> tuple[list[str], list[str], list[str]]:
+    """The entries of a call's decisions, its dispatches and its output."""
+    outputs = [call.output] if call.output >= 0 else []
+    decisions, dispatches, output = (
+        [call.source.entry_id(at) for at in each] for each in (call.decisions, call.dispatches, outputs)
+    )
+    return decisions, dispatches, output
+
+
 @settings(max_examples=60, deadline=None)
 @given(GROWN)
 def test_every_recorded_request_hash_verifies_and_no_rule_is_broken(made: Grown) -> None:
     for author in made[1]:
         report = verify(author.session)
         assert report["problems"] == []
-        assert report["responses"] == {"verified": len(author.hashed), "no_hash": 0, "mismatched": 0, "other_form": 0}
+        counts = {"verified": len(author.hashed), "no_hash": len(author.unhashed), "mismatched": 0, "other_form": 0}
+        assert report["responses"] == counts
         for response in author.hashed:
             author.session.verify(response)
+        for response in author.unhashed:
+            with pytest.raises(NoHash):
+                author.session.verify(response)
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,6 +104,8 @@ def test_calls_and_runs_are_what_their_author_knows(made: Grown) -> None:
         for leaf in author.session.leaves():
             states = {call.entry.id: call.state(author.session.header).value for call in author.session.calls(leaf)}
             assert states == {name: author.state(call, leaf) for name, call in author.models[leaf].calls.items()}
+            histories = {call.entry.id: history(call) for call in author.session.calls(leaf)}
+            assert histories == {name: call.history for name, call in author.models[leaf].calls.items()}
             open_run, model = author.session.open_run(leaf), author.models[leaf]
             assert [entry.id for entry in author.session.pending_queued(leaf)] == list(model.queued)
             if open_run is None or model.run is None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsession_cas import entry
 from agentsession_cas.core.normalform import Form, form_item, form_part, form_reasoning, form_text, form_tool
 from agentsession_cas.core.request import (
     compose,
@@ -510,10 +511,72 @@ def test_recording_a_response() -> None:
 
 def test_recording_leaves_out_what_is_not_there() -> None:
     request = {"model": "m", "previous_response_id": "resp_0"}
-    assert record_response_bodies(request, {"status": "failed", "output": None, "error": {"code": "x"}}) == [
+    assert record_response_bodies(request, {"status": "failed", "output": [], "error": {"code": "x"}}) == [
         ("response", {"status": "failed", "error": {"code": "x"}})
     ]
     entries = record_response_bodies({}, {"output": [user()], "status": "completed"}, latency_ms=0)
-    assert entries[0] == ("item", {"item": user()})
+    assert entries == [("item", {"item": user()}), ("response", {"status": "completed"})]
     store_false = "sha256:" + hashlib.sha256(b'{"store":false}').hexdigest()
-    assert entries[1] == ("response", {"status": "completed", "request_hash": store_false})
+    (only,) = record_response_bodies({}, {"output": [], "status": "completed"}, latency_ms=0)
+    assert only == ("response", {"status": "completed", "request_hash": store_false})
+
+
+class Dumped:
+    """What an SDK gives: an object that says itself as JSON."""
+
+    def __init__(self, members: Json) -> None:
+        self._members = members
+
+    def model_dump(self, *, mode: str) -> Json:
+        assert mode == "json"
+        return self._members
+
+
+def test_objects_of_an_sdk_are_what_they_say_they_are() -> None:
+    """The request, the response, and the items of one that was put together by hand."""
+    request: Json = {"model": "m", "input": "hi"}
+    plain = record_response_bodies(request, RESPONSE)
+    assert record_response_bodies(Dumped(request), Dumped(RESPONSE)) == plain
+    by_hand = {**RESPONSE, "output": [Dumped(item) for item in RESPONSE["output"]]}
+    assert record_response_bodies(request, by_hand) == plain
+    assert entry.config_from_request(Dumped(request)).body == entry.config_from_request(request).body
+
+
+@pytest.mark.parametrize(
+    ("response", "says"),
+    [
+        ({"id": "c", "choices": [{"message": {"role": "assistant", "content": "hi"}}]}, "no output.* but id, choices"),
+        (
+            {"id": "m", "type": "message", "content": [{"type": "text", "text": "hi"}]},
+            "no output.* but id, type, content",
+        ),
+        ({}, "no output, a list of items, but nothing"),
+        ({"output": None, "status": "failed"}, "no output, a list of items, but status"),
+        ({"output": "hi"}, "no output"),
+        ({"output": {"type": "message"}}, "no output"),
+        ({"output": ["hi"]}, "item 0 of the output is a JSON object, not 'hi'"),
+        (None, "the response is a JSON object, not None"),
+        ("hi", "the response is a JSON object"),
+        (object(), "the response is a JSON object, not an object; give a dict, or an object that has model_dump"),
+    ],
+)
+def test_a_response_in_another_form_is_refused(response: Any, says: str) -> None:
+    """Recorded, it would be a turn in which nothing was said."""
+    with pytest.raises(BadInput, match=says):
+        record_response_bodies({"model": "m", "input": "hi"}, response)
+
+
+def test_a_request_in_the_form_of_chat_completions_is_refused() -> None:
+    """Its conversation would be a setting, and its tools have no name."""
+    chat: Json = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    with pytest.raises(BadInput, match=r"messages.*/messages.*append the conversation as items"):
+        entry.config_from_request(chat)
+    with pytest.raises(BadInput, match="messages"):
+        record_response_bodies(chat, RESPONSE)
+    tool: Json = {"type": "function", "function": {"name": "t", "parameters": {}}}
+    search = {"type": "acme:search"}  # needs none
+    with pytest.raises(BadInput, match=r"has no name \(/tools/1\)"):
+        entry.config_from_request({"model": "m", "tools": [search, tool]})
+    with pytest.raises(BadInput, match=r"has no name \(/tools_added/1\)"):
+        entry.config(tools_added=[search, tool])
+    assert entry.config(tools_added=[search]).body["tools_added"] == [search]

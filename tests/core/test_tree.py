@@ -222,6 +222,7 @@ def test_a_session_grows_branches_and_goes_back() -> None:
     tree.branch(first.id)
     third = tree.append(entry.user("three"))
     assert [held.id for held in tree.path(third.id)] == [first.id, third.id]
+    assert tree.path() == tree.path(tree.leaf)
     assert tree.children(first.id) == [second.id, third.id]
     assert tree.children("") == [first.id]
     assert tree.leaves() == [second.id, third.id]
@@ -366,9 +367,12 @@ def test_a_session_over_another_source_reads_and_refuses_appends() -> None:
     first = tree.append(entry.user("one"))
     view = Session(HEADER, Overlay(tree.source), leaf=first.id, clock=lambda: TS)
     assert (view.children(""), view.context().items) == ([first.id], tree.context().items)
-    with pytest.raises(ReadOnly):
-        view.append(entry.user("two"))
-    assert view.append(tree.entry(first.id)).outcome is Outcome.HELD
+    # That it takes none comes before what would be wrong with one.
+    for wanted in (entry.user("two"), tree.entry(first.id), {"type": "nonsense"}):
+        with pytest.raises(ReadOnly):
+            view.append(wanted)
+        with pytest.raises(ReadOnly):
+            view.append_batch([wanted])
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------

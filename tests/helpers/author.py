@@ -19,8 +19,8 @@ Json = dict[str, Any]
 class Author:
     """Grows one session.
 
-    ``models`` has the path of every entry, ``hashed`` the responses recorded with a hash, ``dispatched`` each call's
-    dispatches on any branch, ``labels`` the leaf labels.
+    ``models`` has the path of every entry, ``hashed`` and ``unhashed`` the responses recorded with a request hash and
+    without, ``dispatched`` each call's dispatches on any branch, ``labels`` the leaf labels.
     """
 
     def __init__(self, session: SessionWriter, above: Author | None = None) -> None:
@@ -28,6 +28,7 @@ class Author:
         self.promised = "dispatch" in session.header.records
         self.models: dict[str, PathModel] = {}
         self.hashed: list[str] = []
+        self.unhashed: list[str] = []
         self.dispatched: dict[str, list[str]] = {}
         self.labels: set[str] = set()
         self.numbers: int = 0
@@ -41,6 +42,7 @@ class Author:
         self.numbers = above.numbers
         self.models[base] = replace(model, calls={name: replace(c, own=False) for name, c in model.calls.items()})
         self.hashed = [name for name in above.hashed if name in model.entries]
+        self.unhashed = [name for name in above.unhashed if name in model.entries]
         for each in map(self.session.entry, model.entries):
             if each.type == "dispatch":
                 self.dispatched.setdefault(each.body["target"], []).append(each.id)
@@ -123,7 +125,7 @@ class Author:
                 touches.remove((call.entry, "dispatch"))
                 touches.reverse()
             run = replace(run, touches=tuple(touches))
-        after = replace(call, events=(*call.events, event))
+        after = replace(call, events=(*call.events, event), entries=(*call.entries, done))
         self.models[done] = replace(model, run=run, calls={**model.calls, call.entry: after})
         if event == "dispatch":
             self.dispatched.setdefault(call.entry, []).append(done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentsession_cas import entry
@@ -12,6 +13,9 @@ from agentsession_cas.core.framing import FRAMES_OFFSET, HeadHint, Record, decod
 from agentsession_cas.core.header import new_header
 from agentsession_cas.core.packindex import Index, encode_index
 from agentsession_cas.core.rows import REF_ROOT, Newest, Row, RowCode, encode_row, ref_to
+from agentsession_cas.core.zframes import train
+from agentsession_cas.effects.host import real_host
+from agentsession_cas.objects.dictionaries import Dictionaries
 from tests.helpers.damage import Bench, Forged, call_and_output, flip, record_of, row_of
 
 __all__ = ["DAMAGE", "TS", "Told", "last_of_alpha"]
@@ -90,6 +94,31 @@ def corrupt_pack(bench: Bench) -> Told:
 def corrupt_block(bench: Bench) -> Told:
     flip(bench.pack("pack"), 200)
     return Told("", ".pack", "block 0")
+
+
+def _dictionary(bench: Bench) -> tuple[Path, Path]:
+    """Two copies of a dictionary."""
+    words = [b" ".join(b"word%d" % (k * n % 311) for n in range(90)) for k in range(1, 400)]
+    made = train(words, 4096)
+    assert made is not None
+    kept = Dictionaries(real_host().fs, str(bench.root / "objects" / "dict"))
+    kept.publish(real_host(), str(bench.root / "tmp"), made)
+    return Path(kept.path(made.id, "zdict")), Path(kept.path(made.id, "spare"))
+
+
+@damage("dictionary_copy")
+def dictionary_copy(bench: Bench) -> Told:
+    _, spare = _dictionary(bench)
+    spare.unlink()
+    return Told("", spare.name)
+
+
+@damage("corrupt_dictionary")
+def corrupt_dictionary(bench: Bench) -> Told:
+    whole, spare = _dictionary(bench)
+    for path in (whole, spare):
+        flip(path, 100)
+    return Told("", whole.name)
 
 
 @damage("corrupt_idx")

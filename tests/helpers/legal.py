@@ -100,13 +100,17 @@ class Harness(Author):
         if rng.random() < 0.2:
             self._record_by_hand(request, response_id, output)
             return
-        self._record(request, {"id": response_id, "model": "m-dated", "status": "completed", "output": output, **more})
+        if rng.random() < 0.1:
+            request["previous_response_id"] = "resp-elsewhere"
+        named = {"id": response_id} if rng.random() < 0.9 else {"id": None}
+        self._record(request, {**named, "model": "m-dated", "status": "completed", "output": output, **more})
 
     def _record(self, request: Json, response: Json) -> None:
         parent = self.session.leaf
         for result in self.session.record_response(request, response, latency_ms=7):
             parent = self._follow(result.id, parent)
-        self.hashed.append(parent)
+        hashed = not request.get("previous_response_id") and (response["id"] or not response["output"])
+        (self.hashed if hashed else self.unhashed).append(parent)
 
     def _record_by_hand(self, request: Json, response_id: str, output: list[Json]) -> None:
         """A response recorded as its items stream in, other entries between them."""

@@ -19,23 +19,42 @@ _DECISIONS: Final = ("proceed", "hold", "reject", "answer")
 
 @dataclass(frozen=True)
 class CallModel:
-    """A call on a path: what happened to it, in order, ``withdraw`` being the reject that takes a dispatch back."""
+    """A call on a path: what happened to it, in order, ``withdraw`` being the reject that takes a dispatch back.
+
+    ``entries`` are the entries the events are of.
+    """
 
     call_id: str
     entry: str
     own: bool
     events: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """The events and their entries without withdrawn pairs, each of which directly follows the other."""
+        kept: list[tuple[str, str]] = []
+        for event, entry in zip(self.events, self.entries, strict=True):
+            if event == "withdraw":
+                assert kept.pop()[0] == "dispatch"
+            else:
+                kept.append((event, entry))
+        return kept
 
     @property
     def read(self) -> list[str]:
         """The events without withdrawn pairs."""
-        kept: list[str] = []
-        for event in self.events:
-            if event == "withdraw":
-                kept.pop(len(kept) - 1 - kept[::-1].index("dispatch"))
-            else:
-                kept.append(event)
-        return kept
+        return [event for event, _ in self.kept]
+
+    @property
+    def history(self) -> tuple[list[str], list[str], list[str]]:
+        """The entries of its decisions, its dispatches and its output."""
+        kept = self.kept
+        return (
+            [entry for event, entry in kept if event in _DECISIONS],
+            [entry for event, entry in kept if event == "dispatch"],
+            [entry for event, entry in kept if event == "output"],
+        )
 
     @property
     def pending(self) -> bool:

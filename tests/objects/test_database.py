@@ -7,18 +7,20 @@ import os
 import random
 import shutil
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsession_cas.core.packformat import Grade
+from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import Closed, Corrupt, NoObject
-from agentsession_cas.objects import ObjectDatabase, Space, publish
+from agentsession_cas.objects import ObjectDatabase, Space, packs, publish
 from agentsession_cas.objects.database import Location
-from agentsession_cas.objects.packfile import BlockCache
 
 Object = tuple[Space, bytes, bytes]
 
@@ -312,16 +314,35 @@ def test_two_threads_publish_the_same(root: str) -> None:
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_blocks_kept_are_bounded_in_bytes(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_kept_are_bounded_in_bytes(root: str) -> None:
     objects = some(3000)
     ObjectDatabase(real_host(), root).publish(objects)
-    cache = BlockCache(200_000)
+    for cache_max in (0, 200_000):
+        database = ObjectDatabase(real_host(), root, cache_max=cache_max)
+        cache = database._packs._cache
+        for space, name, data in objects:
+            assert database.get(space, name) == data
+            assert sum(block.size for block in cache._blocks.values()) == cache._size <= cache_max
+        assert len(cache._blocks) > 1 or not cache_max
+
+
+@pytest.mark.parametrize("known_max", [packs.KNOWN_MAX, 150, 0])
+def test_what_lies_in_many_packs_is_found(root: str, monkeypatch: pytest.MonkeyPatch, known_max: int) -> None:
+    """However many keys are kept in memory, and when packs come and go."""
+    monkeypatch.setattr(packs, "KNOWN_MAX", known_max)
     database = ObjectDatabase(real_host(), root)
-    monkeypatch.setattr(database._packs, "_cache", cache)
-    for space, name, data in objects:
-        assert database.get(space, name) == data
-        assert sum(block.size for block in cache._blocks.values()) == cache._size <= 200_000
-    assert len(cache._blocks) > 1
+    for k in range(6):
+        database.publish(some(70, 70 * k))
+        assert database.publish(some(70 * (k + 1))).held == 70 * (k + 1)
+        again = ObjectDatabase(real_host(), root)
+        done = again.publish([*some(70 * (k + 1)), *some(5, 10_000 + 10 * k)])
+        assert (done.held, done.loose) == (70 * (k + 1), 5)
+        assert len(again._packs._known) <= known_max
+    moves = database.consolidator(nullcontext)
+    drain(moves.merge(database.packs(), (), Grade.EVERYDAY, None))
+    database.forget()
+    done = database.publish([*some(420), *some(64, 20_000)], loose_below=0)
+    assert (done.held, done.packed) == (420, 64)
 
 
 def test_remembered_objects_are_bounded(root: str, monkeypatch: pytest.MonkeyPatch) -> None:

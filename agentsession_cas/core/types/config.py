@@ -6,10 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import JsonObject, as_list
 from agentsession_cas.core.normalform import form_reasoning, form_text, form_tool
-from agentsession_cas.core.request import config_body_from_request, config_body_from_request_parts
+from agentsession_cas.core.request import (
+    check_tools,
+    config_body_from_request,
+    config_body_from_request_parts,
+    request_members,
+)
 from agentsession_cas.core.required import check_required
-from agentsession_cas.core.types.members import Json, View, composed, members, objects, text, texts
+from agentsession_cas.core.types.members import Json, View, composed, members, objects, own, owned, text, texts
 
 __all__ = ["ConfigView", "config", "config_from_request"]
 
@@ -93,20 +99,23 @@ def config(
 ) -> Draft:
     """A delta to the settings in force, in normal form; ``replace`` discards all of them first.
 
-    Raises BadEntry for lists of parts no writer may write (format.md §7). ``instructions=""`` sets the empty string,
-    ``instructions_omitted=[]`` and ``omit={}`` clear; None leaves each as it is.
+    Raises BadEntry for lists of parts no writer may write (format.md §7), BadInput for a function tool without a name.
+    ``instructions=""`` sets the empty string, ``instructions_omitted=[]`` and ``omit={}`` clear; None leaves each as it
+    is.
     """
+    added = [form_tool(tool) for tool in owned("tools_added", tools_added)]
+    check_tools(added, "/tools_added")
     body = composed(
         {},
         model=model,
-        instructions_parts=[dict(part) for part in instructions_parts] or None,
-        instructions_omitted=None if instructions_omitted is None else [dict(part) for part in instructions_omitted],
-        reasoning=form_reasoning(dict(reasoning)) if reasoning else None,
-        text=form_text(dict(text)) if text else None,
-        tools_added=[form_tool(dict(tool)) for tool in tools_added] or None,
-        tools_removed=list(tools_removed) or None,
-        extra=dict(extra) if extra else None,
-        omit=None if omit is None else dict(omit),
+        instructions_parts=owned("instructions_parts", instructions_parts) or None,
+        instructions_omitted=None if instructions_omitted is None else owned("omitted parts", instructions_omitted),
+        reasoning=form_reasoning(own("reasoning", reasoning) or {}) or None,
+        text=form_text(own("text", text) or {}) or None,
+        tools_added=added or None,
+        tools_removed=as_list(tools_removed, "tools_removed") or None,
+        extra=own("extra", extra) or None,
+        omit=own("omit", omit),
         replace=replace or None,
     )
     if instructions is not None:
@@ -115,13 +124,14 @@ def config(
     return Draft("config", body)
 
 
-def config_from_request(request: Mapping[str, Any], *, parts: Iterable[Mapping[str, Any]] = ()) -> Draft:
+def config_from_request(request: JsonObject, *, parts: Iterable[Mapping[str, Any]] = ()) -> Draft:
     """Every setting a request was sent with, as an entry that stands alone (openresponses.md §2).
 
     ``request`` is the JSON object sent. ``parts``, ``{"id", "text", "source"?}`` each, compose its instructions; they
-    are recorded in place of the string.
+    are recorded in place of the string. Raises BadInput for what is no request in the Open Responses form.
     """
-    given = list(parts)
+    members = request_members(request)
+    given = owned("parts", parts)
     if given:
-        return Draft("config", config_body_from_request_parts(request, given))
-    return Draft("config", config_body_from_request(request))
+        return Draft("config", config_body_from_request_parts(members, given))
+    return Draft("config", config_body_from_request(members))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentsession_cas.core.entry import Draft, Entry
+from agentsession_cas.core.facts import Kind
 from agentsession_cas.core.required import DECIDERS, VERDICTS
 from agentsession_cas.core.types.members import Json, View, composed, need, one_of, text
 from agentsession_cas.errors import BadEntry
@@ -151,8 +152,10 @@ def withdrawal(call: Entry | str, target: str = "", *, reason: str, by: str = ""
 def _call(call: Entry | str, target: str) -> Json:
     if isinstance(call, str):
         return {"call_id": need("call_id", call), "target": need("target", target)}
-    if target or call.body.get("item", {}).get("type") != "function_call":
+    if target or not isinstance(call, Entry) or call.facts.kind != Kind.FUNCTION_CALL:
         raise BadEntry(
-            "a call is named by its function_call entry, or by its call_id and that entry's id", where="/target"
+            "a call is named by its function_call entry, or by its call_id and that entry's id",
+            where="/target",
+            next_step="a pending call has its entry as call.entry",
         )
     return {"call_id": need("call_id", call.call_id), "target": call.id}

@@ -8,7 +8,7 @@ from typing import Any
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.required import WORKSPACE_KINDS
-from agentsession_cas.core.types.members import Json, View, composed, members, one_of, text
+from agentsession_cas.core.types.members import Json, View, composed, members, one_of, own, text
 
 __all__ = ["EnvView", "env", "same_workspace", "workspace"]
 
@@ -60,15 +60,15 @@ def env(
     extra: Mapping[str, Any] | None = None,
 ) -> Draft:
     """A snapshot of the environment. ``read`` and ``written`` map paths to hashes, ``tools`` names to versions."""
-    files = composed({}, read=dict(read) if read else None, written=dict(written) if written else None)
+    files = composed({}, read=own("read", read) or None, written=own("written", written) or None)
     body = composed(
         {},
         extra,
         cwd=cwd,
-        vcs=None if vcs is None else dict(vcs),
+        vcs=own("vcs", vcs),
         files=files or None,
-        tools=dict(tools) if tools else None,
-        workspace=None if workspace is None else dict(workspace),
+        tools=own("tools", tools) or None,
+        workspace=own("workspace", workspace),
     )
     return Draft("env", body)
 

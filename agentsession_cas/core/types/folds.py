@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import as_list
 from agentsession_cas.core.types.items import checked_item
-from agentsession_cas.core.types.members import Json, View, composed, integer, members, need, objects, text
+from agentsession_cas.core.types.members import Json, View, composed, integer, members, need, objects, own, text
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["BranchSummaryView", "CompactionView", "branch_summary", "compaction"]
@@ -83,10 +84,11 @@ def compaction(
 
     The checkpoint is always written, an empty one too: without it a reader goes back to the configs before.
     """
-    for tool in config.get("tools") or ():
+    checkpoint = own("config", config) or {}
+    for tool in as_list(checkpoint.get("tools") or (), "tools"):
         if not isinstance(tool, Mapping):
             raise BadEntry("a checkpoint holds each tool whole", where="/config/tools")
-    if any(value is None for value in (config.get("extra") or {}).values()):
+    if None in (own("extra", checkpoint.get("extra")) or {}).values():
         raise BadEntry("a checkpoint holds no null in extra", where="/config/extra")
     return Draft(
         "compaction",
@@ -94,11 +96,11 @@ def compaction(
             {
                 "first_kept": need("first_kept", first_kept),
                 "summary": checked_item("summary", summary),
-                "config": dict(config),
+                "config": checkpoint,
             },
-            pinned=[checked_item(f"pinned/{at}", each) for at, each in enumerate(pinned)] or None,
+            pinned=[checked_item(f"pinned/{at}", each) for at, each in enumerate(as_list(pinned, "pinned"))] or None,
             tokens_before=tokens_before,
-            usage=None if usage is None else dict(usage),
+            usage=own("usage", usage),
         ),
     )
 
@@ -109,6 +111,6 @@ def branch_summary(left: str, summary: Mapping[str, Any], *, usage: Mapping[str,
         "branch_summary",
         composed(
             {"from": need("from", left), "summary": checked_item("summary", summary)},
-            usage=None if usage is None else dict(usage),
+            usage=own("usage", usage),
         ),
     )

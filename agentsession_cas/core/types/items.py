@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import as_object
 from agentsession_cas.core.normalform import form_item
 from agentsession_cas.core.required import check_items
-from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, text
+from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, own, text
 from agentsession_cas.errors import BadEntry
 
 __all__ = [
@@ -105,7 +106,7 @@ def item(
             {"item": recorded},
             response=response,
             visible=None if visible else False,
-            source=None if source is None else dict(source),
+            source=own("source", source),
             queued_from=queued_from,
             failed=failed or None,
             from_link=from_link,
@@ -136,7 +137,7 @@ def assistant(content: Content, *, response: str = "", visible: bool = True) -> 
 def function_call(call_id: str, name: str, arguments: str | Mapping[str, Any], *, response: str = "") -> Draft:
     """A call of a tool. ``arguments`` is JSON text, or an object to be written as it."""
     if not isinstance(arguments, str):
-        arguments = canonical(dict(arguments)).decode()
+        arguments = canonical(as_object(arguments, "arguments")).decode()
     call = {
         "type": "function_call",
         "call_id": need("call_id", call_id),
@@ -150,10 +151,9 @@ def function_call_output(
     call_id: str, output: str | Iterable[Mapping[str, Any]], *, failed: bool = False, from_link: str = ""
 ) -> Draft:
     """What a call gave: a text, or content parts. ``failed`` says that the tool failed or was given up."""
-    if isinstance(output, Mapping):
-        raise BadEntry("an output is a text or a list of parts", where="/item/output", next_step="give it as JSON text")
-    given = output if isinstance(output, str) else [dict(part) for part in output]
-    answer = {"type": "function_call_output", "call_id": need("call_id", call_id), "output": given}
+    if not isinstance(output, str):
+        output = [as_object(part, "a part of an output") for part in _parts("output", output)]
+    answer = {"type": "function_call_output", "call_id": need("call_id", call_id), "output": output}
     return item(form_item(answer), failed=failed, from_link=from_link)
 
 
@@ -173,9 +173,23 @@ def checked_item(name: str, value: Mapping[str, Any]) -> Json:
 
 def _message(role: str, content: Content) -> Json:
     one_of("role", role, _ROLES)
-    if isinstance(content, Mapping):
-        raise BadEntry("the content of a message is a text or a list of parts", where="/item/content")
     if not isinstance(content, str):
         spoken = "output_text" if role == "assistant" else "input_text"
-        content = [{"type": spoken, "text": part} if isinstance(part, str) else dict(part) for part in content]
+        content = [
+            {"type": spoken, "text": part} if isinstance(part, str) else as_object(part, "a part of a message")
+            for part in _parts("content", content)
+        ]
+        if not content:
+            raise BadEntry("the content of a message has no part", where="/item/content", next_step='"" says nothing')
     return form_item({"type": "message", "role": role, "content": content})
+
+
+def _parts(name: str, value: Iterable[Any]) -> Iterable[Any]:
+    """Several parts. Raises BadEntry for one, or for what is none."""
+    if isinstance(value, Iterable) and not isinstance(value, (Mapping, bytes, bytearray)):
+        return value
+    raise BadEntry(
+        f"the {name} is a text or a list of parts, not {type(value).__name__}",
+        where=f"/item/{name}",
+        next_step="give a str, which may be JSON text, or a list",
+    )

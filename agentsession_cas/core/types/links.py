@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentsession_cas.core.entry import Draft, Entry
+from agentsession_cas.core.given import require
 from agentsession_cas.core.required import RELATIONS
 from agentsession_cas.core.types.members import View, composed, need, text
 from agentsession_cas.errors import BadEntry
@@ -96,9 +97,9 @@ def peer(call_id: str, *, url: str = "", session: str = "", task: str = "", cont
 
 def cancel_sent(link: Entry) -> Draft:
     """A notice that the callee ``link`` names was told its work is no longer wanted; not that it stopped."""
-    view = LinkView(link)
+    view = LinkView(require(link, Entry, "what is cancelled"))
     if link.type != "link" or view.rel not in _CALLEES or view.cancel:
-        raise BadEntry(f"{link.id} links no callee", where="/target")
+        raise BadEntry(f"{link.id} links no callee", where="/target", next_step="take the link of one of callees()")
     return _link(view.rel, view.session, call_id=view.call_id, target=link.id, cancel="sent")
 
 

@@ -6,9 +6,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.given import as_list, as_object
 from agentsession_cas.errors import BadEntry
 
-__all__ = ["Json", "View", "composed", "integer", "members", "need", "objects", "one_of", "text", "texts"]
+__all__ = [
+    "Json",
+    "View",
+    "composed",
+    "integer",
+    "members",
+    "need",
+    "objects",
+    "one_of",
+    "own",
+    "owned",
+    "text",
+    "texts",
+]
 
 Json = dict[str, Any]
 
@@ -71,12 +85,23 @@ def composed(required: Mapping[str, Any], extra: Mapping[str, Any] | None = None
     ``extra`` holds members the format does not define. Raises BadEntry for one that it does.
     """
     body = dict(required)
-    for name in extra or ():
+    extra = own("extra", extra) or {}
+    for name in extra:
         if name in body or name in optional:
             raise BadEntry(f"{name} is a member of the format", where=f"/{name}", next_step="give it by its own name")
     body.update((name, value) for name, value in optional.items() if value is not None and value != "")
-    body.update(extra or {})
+    body.update(extra)
     return body
+
+
+def own(name: str, value: object) -> Json | None:
+    """An object a caller gave, as a dict of its own; None for None. Raises BadInput."""
+    return None if value is None else dict(as_object(value, name))
+
+
+def owned(name: str, values: object) -> list[Json]:
+    """A list of objects a caller gave, each as a dict of its own. Raises BadInput."""
+    return [dict(as_object(each, f"an element of {name}")) for each in as_list(values, name)]
 
 
 def need(name: str, value: object) -> str:

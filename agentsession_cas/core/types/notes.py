@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import as_object
 from agentsession_cas.core.identity import ROOT
 from agentsession_cas.core.required import OUTCOME_KINDS, is_extension
 from agentsession_cas.core.types.members import View, composed, integer, members, need, one_of, text
@@ -160,7 +161,7 @@ def outcome(
 ) -> Draft:
     """A judgement of an entry, or of the session as a whole; ``label`` names the scale of the score."""
     one_of("kind", kind, OUTCOME_KINDS)
-    if score is not None and not math.isfinite(score):
+    if score is not None and not (isinstance(score, (int, float)) and math.isfinite(score)):
         raise BadEntry("a score is a finite number", where="/score")
     body = composed({"kind": kind}, target=target, score=score, label=label, details=details)
     if passed is not None:
@@ -175,6 +176,6 @@ def custom(ns: str, data: Any = None, *, call_id: str = "") -> Draft:
 
 def extension(type_: str, members: Mapping[str, Any]) -> Draft:
     """An entry of a type of your own, called ``ns:name``."""
-    if not is_extension(type_):
+    if not isinstance(type_, str) or not is_extension(type_):
         raise BadEntry(f"an extension type is called ns:name, not {type_!r:.40}", where="/type")
-    return Draft(type_, dict(members))
+    return Draft(type_, dict(as_object(members, "members")))

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.given import require
 from agentsession_cas.core.identity import is_hash
-from agentsession_cas.core.types.members import Json, View, composed, integer, members, text
+from agentsession_cas.core.types.members import Json, View, composed, integer, members, own, text
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["ResponseView", "response"]
@@ -81,7 +82,7 @@ def response(
     """The envelope of one model call. ``latency_ms`` is milliseconds; ``attempts`` counts the calls it took."""
     if request_hash and not is_hash(request_hash):
         raise BadEntry("a request hash is sha256: and 64 lowercase hex digits", where="/request_hash")
-    if attempts < 1 or (latency_ms is not None and latency_ms < 0):
+    if require(attempts, int, "attempts") < 1 or require(latency_ms or 0, int, "latency_ms") < 0:
         raise BadEntry("attempts is at least 1, and latency_ms is not negative")
     return Draft(
         "response",
@@ -90,9 +91,9 @@ def response(
             response_id=response_id,
             model=model,
             status=status,
-            usage=None if usage is None else dict(usage),
-            incomplete=None if incomplete is None else dict(incomplete),
-            error=None if error is None else dict(error),
+            usage=own("usage", usage),
+            incomplete=own("incomplete", incomplete),
+            error=own("error", error),
             request_hash=request_hash,
             latency_ms=latency_ms,
             attempts=None if attempts == 1 else attempts,

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agentsession_cas.core.entry import Draft, Entry
+from agentsession_cas.core.given import as_list, require
 from agentsession_cas.core.required import MODES, RUN_REASONS, RUN_SOURCES
 from agentsession_cas.core.types.items import checked_item, item
-from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, text, texts
+from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, own, text, texts
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["QueuedView", "RunView", "drain", "queued", "run_end", "run_start"]
@@ -89,7 +90,7 @@ def run_start(run_id: str, *, source: str = "input", ref: str = "", trigger: Map
         composed(
             {"run_id": need("run_id", run_id), "phase": "start", "source": source},
             ref=ref,
-            trigger=None if trigger is None else dict(trigger),
+            trigger=own("trigger", trigger),
         ),
     )
 
@@ -99,7 +100,8 @@ def run_end(run_id: str, *, reason: str, pending: Iterable[str], ref: str = "") 
     one_of("reason", reason, RUN_REASONS)
     if isinstance(pending, str):
         raise BadEntry("pending is a list of call ids", where="/pending")
-    body = {"run_id": need("run_id", run_id), "phase": "end", "reason": reason, "pending": list(pending)}
+    calls = as_list(pending, "pending")
+    body = {"run_id": need("run_id", run_id), "phase": "end", "reason": reason, "pending": calls}
     return Draft("run", composed(body, ref=ref))
 
 
@@ -110,7 +112,7 @@ def queued(item: Mapping[str, Any], *, mode: str, trigger: Mapping[str, Any] | N
         "queued",
         composed(
             {"item": checked_item("item", item), "mode": mode},
-            trigger=None if trigger is None else dict(trigger),
+            trigger=own("trigger", trigger),
             ref=ref,
         ),
     )
@@ -118,7 +120,7 @@ def queued(item: Mapping[str, Any], *, mode: str, trigger: Mapping[str, Any] | N
 
 def drain(entry: Entry) -> Draft:
     """The item entry that appends a queued input: its item, its trigger as source, and where it waited."""
-    if entry.type != "queued":
-        raise BadEntry(f"{entry.id} is no queued entry")
+    if require(entry, Entry, "what is drained").type != "queued":
+        raise BadEntry(f"{entry.id} is no queued entry", next_step="take one of session.pending_queued()")
     view = QueuedView(entry)
     return item(view.item, source=view.trigger, queued_from=entry.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.given import require
 from agentsession_cas.core.types.config import ConfigView
 from agentsession_cas.core.types.decisions import DecisionView, DispatchView
 from agentsession_cas.core.types.env import EnvView
@@ -65,4 +66,4 @@ _VIEWS: Final[dict[str, type[AnyView]]] = {
 
 def view(entry: Entry) -> AnyView:
     """The entry read as one of its type."""
-    return _VIEWS.get(entry.type, ExtensionView)(entry)
+    return _VIEWS.get(require(entry, Entry, "what is viewed").type, ExtensionView)(entry)

@@ -1,0 +1,26 @@
+"""Long work in slices: a generator that gives way about every millisecond, so that others may run in between.
+
+What it yields is how many objects it has dealt with since it yielded last. Whoever drives it decides whether to wait,
+to do something else, or to close it: closed, it leaves nothing half-done behind. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+__all__ = ["Slices", "drain"]
+
+T = TypeVar("T")
+
+Slices = Generator[int, None, T]
+
+
+def drain(work: Slices[T]) -> T:
+    """Do all of it at once; returns what it comes to."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            value: T = done.value
+            return value

@@ -1,0 +1,316 @@
+"""repack: keeping packs few, and making a store small (store.md Part B).
+
+Owns when packs are merged and which, the dictionaries, and the order of an archive. Packs stay few because they stay
+*geometric*: each is at least twice as large as all smaller ones together, so their number grows with the logarithm of
+the bytes and each byte is copied as often. Fresh packs are compressed anew when they are first merged; after that
+blocks are copied as they are. One repack of a store runs at a time; a second one is refused, an automatic one does
+nothing then. The work comes in slices, between which others run. Must not: drop what nobody needs, or hold the store
+lock for longer than it takes to exchange names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from agentsession_cas.core.packformat import OBJECTS_MAX, Grade, Space
+from agentsession_cas.core.rows import RowCode
+from agentsession_cas.core.slices import Slices
+from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, DiskError, NoSession, StoreLocked
+from agentsession_cas.layout import Layout
+from agentsession_cas.objects.archive import Archiver
+from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.training import archive_dictionary, trained_everyday
+from agentsession_cas.sessions.opening import read_header
+from agentsession_cas.sessions.recovery import read_state
+
+__all__ = ["Facts", "Progress", "RepackReport", "geometric", "repack", "tidy"]
+
+Progress = Callable[[int, int], None]
+"""Called with how many objects were dealt with and how many there are."""
+
+FRESH_DUE: Final = 8
+"""So many fresh packs are merged by themselves."""
+LOOSE_DUE: Final = 2048
+"""So many loose objects are packed by themselves."""
+RATIO: Final = 2
+THOROUGH_MAX: Final = 256 << 20
+"""A pack of as many bytes is not merged without being asked."""
+QUICK_MAX: Final = 16 << 20
+"""A pack of as many bytes is not merged while somebody waits: it takes too long."""
+
+SLICE_S: Final = 0.001
+PAUSE_S: Final = 0.0002
+"""After a slice of work by itself, this is how long others may have the interpreter at least."""
+
+
+class Facts(NamedTuple):
+    """What a plan needs to know of a pack."""
+
+    stem: str
+    grade: Grade
+    size: int
+    objects: int
+
+
+def geometric(packs: Sequence[Facts], grade: Grade, *, fresh_due: int, size_max: int = 1 << 62) -> list[str]:
+    """The packs to merge into one of ``grade``, by stem; none when they are few enough as they are.
+
+    Fresh packs once there are ``fresh_due`` of them (never into an archive), and packs of the grade, the smallest
+    first, up to one that is twice as large as all before it, as are all after it.
+    """
+    own = sorted((each for each in packs if each.grade is grade and each.size < size_max), key=lambda each: each.size)
+    fresh = [each for each in packs if each.grade is Grade.FRESH] if grade is Grade.EVERYDAY else []
+    least = _first_too_many(own)
+    chosen: list[Facts] = []
+    mass = objects = 0
+    if len(fresh) < fresh_due:
+        fresh = []
+    for at, each in enumerate([*fresh, *own], -len(fresh)):
+        last = at >= least and each.size >= RATIO * mass
+        if last or objects + each.objects > OBJECTS_MAX // 2:
+            break
+        chosen.append(each)
+        mass += each.size
+        objects += each.objects
+    again = len(chosen) == 1 and chosen[0].grade is grade
+    return [] if again else [each.stem for each in chosen]
+
+
+def _first_too_many(own: Sequence[Facts]) -> int:
+    """How many of these, by size, have to be merged for each of the others to outweigh all before it."""
+    mass = 0
+    least = 0
+    for at, each in enumerate(own):
+        if mass and each.size < RATIO * mass:
+            least = at + 1
+        mass += each.size
+    return least
+
+
+# --- by itself -------------------------------------------------------------------------------------------------------
+
+
+def tidy(layout: Layout, objects: ObjectDatabase, go_on: Callable[[], bool], *, thorough: bool) -> None:
+    """Merge what is due, in the caller's thread; does nothing while another repack runs.
+
+    Not ``thorough`` leaves large packs for another time: it takes some tenths of a second at most. Between slices
+    ``go_on`` is asked, which may do something else meanwhile; False stops it, and what was begun is begun anew some
+    other time. Raises nothing but what ``go_on`` raises: this is housekeeping.
+    """
+    clock = layout.host.clock
+    work = _tidy(layout, objects, THOROUGH_MAX if thorough else QUICK_MAX)
+    began = clock.monotonic()
+    try:
+        for _ in work:
+            if clock.monotonic() - began < SLICE_S:
+                continue
+            clock.sleep(PAUSE_S)
+            if not go_on():
+                return
+            began = clock.monotonic()
+    except (StoreLocked, Corrupt, DiskError):
+        return
+    finally:
+        work.close()
+
+
+def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None]:
+    lacking = len([each for each in _facts(objects) if each.grade is Grade.FRESH]) < FRESH_DUE
+    if lacking and objects.estimate_loose() < LOOSE_DUE:
+        return
+    lock = layout.host.fs.lock(f"{layout.root}/{_LOCK}", exclusive=True, note=layout.host.process)
+    if lock is None:
+        return
+    try:
+        moves = objects.consolidator(partial(layout.shared, 0.0))
+        stems = geometric(_facts(objects), Grade.EVERYDAY, fresh_due=FRESH_DUE, size_max=size_max)
+        yield from _merge(moves, objects, stems, loose=objects.estimate_loose() >= LOOSE_DUE)
+    finally:
+        lock.release()
+
+
+_LOCK: Final = "locks/repack"
+
+
+# --- when asked ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RepackReport:
+    """What a repack did. Packs and bytes (idx files included) before and after, loose objects that were packed.
+
+    ``kept`` are the paths of packs with something in them that does not read: they stay as they are, fsck says more.
+    """
+
+    packs_before: int = 0
+    packs: int = 0
+    bytes_before: int = 0
+    bytes: int = 0
+    loose: int = 0
+    written: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def add(self, moved: Moved) -> None:
+        """Count a move."""
+        self.written += moved.written
+        self.removed += moved.removed
+        self.loose += moved.loose
+        self.kept += moved.kept
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``repack`` shape: counts, bytes, and the packs that were kept."""
+        return {
+            "packs": {"before": self.packs_before, "after": self.packs},
+            "bytes": {"before": self.bytes_before, "after": self.bytes},
+            "loose": self.loose,
+            "written": len(self.written),
+            "removed": len(self.removed),
+            "kept": self.kept,
+        }
+
+
+def repack(
+    layout: Layout,
+    objects: ObjectDatabase,
+    *,
+    all: bool = False,
+    progress: Progress | None = None,
+    wait_s: float = 60.0,
+) -> RepackReport:
+    """Merge packs until they are few, and pack loose objects; ``all`` puts everything anew as small as it gets.
+
+    May be stopped at any time, at the worst leaving copies behind that the next one takes away. Raises StoreLocked when
+    another repack runs or a sweep holds the store for ``wait_s`` seconds, DiskError and its like.
+    """
+    with _repacking(layout):
+        report = RepackReport()
+        report.packs_before, report.bytes_before = _weight(layout, objects)
+        moves = objects.consolidator(partial(layout.shared, wait_s))
+        moves.mend()
+        work = _archive(layout, moves, objects, report) if all else _repack(moves, objects, report)
+        total, done = _count(objects) * (2 if all else 1), 0
+        for objects_done in work:
+            done = min(total, done + objects_done)
+            if progress is not None and objects_done:
+                progress(done, total)
+        report.packs, report.bytes = _weight(layout, objects)
+        return report
+
+
+@contextmanager
+def _repacking(layout: Layout) -> Iterator[None]:
+    path = f"{layout.root}/{_LOCK}"
+    lock = layout.host.fs.lock(path, exclusive=True, note=layout.host.process)
+    if lock is None:
+        holder = layout.host.fs.lock_note(path)
+        raise StoreLocked(
+            "another repack runs" + (f" ({holder})" if holder else ""), where=path, next_step="wait until it is done"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _repack(moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
+    stems = geometric(_facts(objects), Grade.EVERYDAY, fresh_due=1)
+    report.add((yield from _merge(moves, objects, stems, loose=True)))
+    yield from _merge_archives(moves, objects, report)
+
+
+def _merge_archives(moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
+    stems = geometric(_facts(objects), Grade.ARCHIVE, fresh_due=1)
+    if stems:
+        report.add((yield from moves.merge(_named(objects, stems), (), Grade.ARCHIVE, None)))
+
+
+def _archive(layout: Layout, moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
+    facts = _facts(objects)
+    old = _named(objects, [each.stem for each in facts if each.grade is not Grade.ARCHIVE])
+    done = _named(objects, [each.stem for each in facts if each.grade is Grade.ARCHIVE])
+    new, held = (sum(pack.index().table.served_size() for pack in packs) for packs in (old, done))
+    dictionary = yield from archive_dictionary(moves, old, new, held)
+    report.add((yield from Archiver(moves, old, dictionary).run(_in_order(layout))))
+    yield from _merge_archives(moves, objects, report)
+    moves.drop_dictionaries()
+
+
+# --- what both need --------------------------------------------------------------------------------------------------
+
+
+def _merge(moves: Consolidator, objects: ObjectDatabase, stems: Sequence[str], *, loose: bool) -> Slices[Moved]:
+    """Merge these packs into an everyday one, and the loose objects if wanted."""
+    found = [(space, digest) for space in PACKABLE for digest in objects.loose_digests(space)] if loose else []
+    if not stems and not found:
+        return Moved([], [], 0, [])
+    chosen = _named(objects, stems)
+    dictionary = yield from trained_everyday(moves, chosen)
+    return (yield from moves.merge(chosen, found, Grade.EVERYDAY, dictionary))
+
+
+def _named(objects: ObjectDatabase, stems: Sequence[str]) -> list[Pack]:
+    """The packs of these stems that are still there, in this order."""
+    there = {pack.stem: pack for pack in objects.packs()}
+    return [there[stem] for stem in stems if stem in there]
+
+
+def _weight(layout: Layout, objects: ObjectDatabase) -> tuple[int, int]:
+    """How many packs there are, and the bytes of their files."""
+    packs = objects.packs()
+    files = [layout.host.fs.stat(path) for pack in packs for path in (pack.path, pack.idx_path)]
+    return len(packs), sum(found.size for found in files if found is not None)
+
+
+def _count(objects: ObjectDatabase) -> int:
+    """Objects a repack may have to look at."""
+    return sum(each.objects for each in _facts(objects)) + sum(len(objects.loose_digests(space)) for space in PACKABLE)
+
+
+def _facts(objects: ObjectDatabase) -> list[Facts]:
+    """What there is, but for packs that do not read."""
+    found: list[Facts] = []
+    for pack in objects.packs():
+        try:
+            index = pack.index()
+            found.append(Facts(pack.stem, pack.grade(), index.pack_size, index.objects))
+        except (Corrupt, DiskError):
+            continue
+    return found
+
+
+def _in_order(layout: Layout) -> Iterator[tuple[Space, bytes]]:
+    """Body and envelope of every row of every session's log, sessions of one directory one after the other."""
+    fs = layout.host.fs
+    keys: list[tuple[str, str, str]] = []
+    for name in fs.listdir(layout.sessions):
+        try:
+            header = read_header(fs, f"{layout.sessions}/{name}")
+        except (NoSession, Damaged, DiskError):
+            continue
+        keys.append((header.cwd, header.created_at, name))
+    for _, _, name in sorted(keys):
+        yield from _in_log(layout, f"{layout.sessions}/{name}")
+
+
+def _in_log(layout: Layout, directory: str) -> Iterator[tuple[Space, bytes]]:
+    try:
+        table = read_state(layout.host.fs, directory).table
+    except AgentSessionError:
+        return  # its objects come with what is left over
+    try:
+        for number in range(table.base):
+            row = table.row(number)
+            if row.code < RowCode.HEAD:
+                yield Space.CONTENTS, row.content
+                yield Space.ENTRIES, row.entry
+    except AgentSessionError:
+        return
+    finally:
+        table.close()

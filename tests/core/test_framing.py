@@ -1,0 +1,270 @@
+"""Journal bytes: frames and generations come back, a scan ends where the whole ends, no bytes surprise a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsession_cas.core.framing import (
+    FRAMES_OFFSET,
+    HEAD_SIZE,
+    Generation,
+    HeadHint,
+    Record,
+    Scan,
+    align,
+    decode_head,
+    decode_records,
+    encode_frame,
+    encode_generation,
+    encode_head,
+    record_packer,
+    scan_journal,
+)
+from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Newest, whole_rows
+from agentsession_cas.errors import Corrupt
+
+SALT = b"saltsalt"
+OTHER = b"tlastlas"
+words = st.integers(0, 2**32 - 1)
+longs = st.integers(0, 2**64 - 1)
+salts = st.binary(min_size=8, max_size=8)
+digests = st.binary(min_size=32, max_size=32)
+generations = st.builds(
+    Generation,
+    salt=salts,
+    birth=st.binary(min_size=16, max_size=16),
+    log=words,
+    base=st.integers(0, 2**32),
+    newest=st.builds(Newest, words, words, words, words),
+    base_context=digests,
+)
+records = st.builds(
+    Record, st.binary(min_size=124, max_size=124), st.binary(max_size=200), st.binary(max_size=9000)
+)
+hints = st.builds(HeadHint, salts, longs, words, digests)
+
+
+def tail_of(base: int) -> bytes:
+    """Bytes as long as a generation's tail is; what is in them is not framing's to ask."""
+    return bytes(range(1, 129)) * (base - whole_rows(base))
+
+
+def packed(group: Sequence[Record]) -> bytes:
+    return record_packer()(list(group))
+
+
+def journal(groups: Sequence[int], *, base: int = 0, committed: Sequence[int] = (), aligned: bool = False) -> bytes:
+    """A journal whose frames have so many rows each, and say that so many rows were committed."""
+    data = encode_generation(Generation(SALT, bytes(16), 0, base), tail_of(base))
+    sequence = base
+    for number, count in enumerate(groups):
+        if aligned:
+            data = data.ljust(align(len(data)), b"\0")
+        payload = packed([Record(bytes([number]) * 124, b"envelope", b"content")] * count)
+        known = committed[number] if committed else 0
+        data += encode_frame(SALT, len(data), sequence, known, count, payload)
+        sequence += count
+    return data
+
+
+# --- round trips ------------------------------------------------------------------------------------------------------
+
+
+@given(generations)
+def test_a_generation_comes_back(generation: Generation) -> None:
+    tail = tail_of(generation.base)
+    data = encode_generation(generation, tail)
+    assert len(data) == FRAMES_OFFSET
+    scan = scan_journal(data)
+    assert (scan.generation, scan.tail) == (generation, tail)
+    assert (scan.frames, scan.end, scan.sequence, scan.zero) == ([], FRAMES_OFFSET, generation.base, True)
+
+
+@given(st.lists(records, max_size=5))
+def test_records_come_back(group: list[Record]) -> None:
+    payload = packed(group)
+    assert decode_records(payload, len(group)) == group
+    assert decode_records(memoryview(payload), len(group)) == group
+
+
+@given(st.lists(st.lists(records, min_size=1, max_size=3), max_size=4), st.booleans(), st.integers(0, 9000))
+def test_frames_come_back_behind_each_other_and_on_blocks(
+    groups: list[list[Record]], aligned: bool, zeros: int
+) -> None:
+    data = encode_generation(Generation(SALT, bytes(16), 3, 40), tail_of(40))
+    sequence = 40
+    for group in groups:
+        if aligned:
+            data = data.ljust(align(len(data)), b"\0")
+        data += encode_frame(SALT, len(data), sequence, 40, len(group), packed(group))
+        sequence += len(group)
+    scan = scan_journal(data + bytes(zeros))
+    found = [decode_records(data[frame.payload_at : frame.end], frame.rows) for frame in scan.frames]
+    assert found == groups
+    assert (scan.end, scan.sequence, scan.zero, scan.attested) == (len(data), sequence, True, 0)
+
+
+@given(hints, st.binary(max_size=20))
+def test_head_comes_back(hint: HeadHint, behind: bytes) -> None:
+    data = encode_head(hint)
+    assert len(data) == HEAD_SIZE
+    assert decode_head(data + behind) == hint
+
+
+# --- where a journal ends ---------------------------------------------------------------------------------------------
+
+
+def ends(scan: Scan) -> tuple[int, bool, int]:
+    return len(scan.frames), scan.zero, scan.attested
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("broken", range(5))
+def test_a_journal_ends_at_the_first_frame_that_is_not_whole(broken: int, aligned: bool) -> None:
+    data = journal([1, 2, 1, 3, 1], committed=[0, 1, 3, 3, 7], aligned=aligned)
+    at = scan_journal(data).frames[broken]
+    for offset in (at.offset, at.payload_at, at.end - 1):
+        spoiled = bytearray(data)
+        spoiled[offset] ^= 1
+        frames, zero, attested = ends(scan_journal(bytes(spoiled)))
+        assert frames == broken
+        assert not zero
+        # the frames behind say what had been committed when they were written
+        assert attested == (7 if broken < 4 else 0)
+
+
+def test_only_later_frames_attest() -> None:
+    data = journal([1, 1, 1], committed=[0, 1, 1])
+    second = scan_journal(data).frames[1]
+    spoiled = bytearray(data)
+    spoiled[second.payload_at] ^= 1
+    scan = scan_journal(bytes(spoiled))
+    assert (scan.sequence, scan.attested) == (1, 1)
+
+
+def test_frames_of_another_generation_are_bytes_like_any_other() -> None:
+    data = journal([1])
+    stale = encode_frame(OTHER, len(data), 1, 99, 1, packed([Record(bytes(124), b"", b"")]))
+    assert ends(scan_journal(data + stale)) == (1, False, 0)
+
+
+def test_a_frame_counts_at_its_own_offset_alone() -> None:
+    data = journal([1])
+    frame = encode_frame(SALT, len(data) + 1, 1, 9, 1, packed([Record(bytes(124), b"", b"")]))
+    assert ends(scan_journal(data + frame)) == (1, False, 0)
+    assert ends(scan_journal(data + b"\0" + frame)) == (1, False, 9)
+
+
+def test_a_frame_out_of_its_turn_ends_the_journal() -> None:
+    data = journal([1])
+    later = encode_frame(SALT, len(data), 2, 2, 1, packed([Record(bytes(124), b"", b"")]))
+    assert ends(scan_journal(data + later)) == (1, False, 2)
+
+
+@given(st.integers(0, 2 * BLOCK_SIZE + 3000))
+def test_a_journal_cut_anywhere_loses_whole_frames(cut: int) -> None:
+    data = journal([1, 2, 1, 1])
+    try:
+        scan = scan_journal(data[:cut])
+    except Corrupt:
+        assert cut < FRAMES_OFFSET
+    else:
+        assert scan.frames == [frame for frame in scan_journal(data).frames if frame.end <= cut]
+
+
+@given(st.integers(0, FRAMES_OFFSET - 1), st.integers(1, 255))
+def test_a_flip_in_the_first_blocks_is_corrupt_or_in_their_padding(at: int, mask: int) -> None:
+    data = bytearray(journal([2], base=37))
+    used = [*range(92 + 4), *range(BLOCK_SIZE, BLOCK_SIZE + 5 * ROW_SIZE)]
+    data[at] ^= mask
+    try:
+        scan = scan_journal(bytes(data))
+    except Corrupt:
+        assert at in used
+    else:
+        assert at not in used
+        assert len(scan.frames) == 1
+
+
+# --- any bytes --------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=400), st.integers(0, 9000))
+def test_any_bytes_are_a_journal_or_corrupt(data: bytes, zeros: int) -> None:
+    with pytest.raises(Corrupt):
+        scan_journal(data + bytes(zeros))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 12_000), st.binary(min_size=1, max_size=40)), max_size=4))
+def test_a_journal_scribbled_over_is_one_or_corrupt(scribbles: list[tuple[int, bytes]]) -> None:
+    data = bytearray(journal([1, 3, 2], base=33, committed=[33, 34, 37]).ljust(12_100, b"\0"))
+    for at, words_ in scribbles:
+        data[at : at + len(words_)] = words_
+    try:
+        scan = scan_journal(bytes(data))
+    except Corrupt:
+        return
+    for frame in scan.frames:
+        assert len(decode_records(bytes(data[frame.payload_at : frame.end]), frame.rows)) == frame.rows
+
+
+@given(st.binary(max_size=300), st.integers(0, 5))
+def test_any_bytes_are_records_or_corrupt(data: bytes, count: int) -> None:
+    try:
+        assert len(decode_records(data, count)) == count
+    except Corrupt:
+        return
+
+
+packable = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(max_size=130),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(packable, st.integers(0, 5))
+def test_any_message_is_records_or_corrupt(message: object, count: int) -> None:
+    try:
+        decode_records(msgpack.packb(message), count)
+    except Corrupt:
+        return
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xdd\x3f\xff\xff\xff",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\x7f\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\x91" * 5000,
+        b"\xc1",
+        b"\xd6\xff\x00\x00\x00\x00",
+        b"\xc7\x0c\xff" + b"\xff" * 12,
+        b"\x81\x90\x01",
+        b"",
+    ],
+)
+def test_messages_that_claim_what_is_not_there_are_corrupt(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        decode_records(data, 1)
+
+
+@given(st.none() | st.binary(max_size=200))
+def test_any_bytes_are_a_hint_or_none(data: bytes | None) -> None:
+    assert decode_head(data) is None
+
+
+@given(hints, st.integers(0, HEAD_SIZE - 1), st.integers(1, 255))
+def test_a_torn_or_flipped_head_is_none(hint: HeadHint, at: int, mask: int) -> None:
+    data = bytearray(encode_head(hint))
+    assert decode_head(bytes(data[:at])) is None
+    data[at] ^= mask
+    assert decode_head(bytes(data)) is None

@@ -1,0 +1,506 @@
+"""Seeded mistakes: the real engine with one rule of architecture §3 broken, and where the explorer has to notice.
+
+Each is a few lines over the code it spoils. They keep the explorer from going blind: if none of the images it looks at
+tells a broken engine from a sound one, it is worth nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from agentsession_cas import store
+from agentsession_cas.core import framing, rows
+from agentsession_cas.core.framing import HeadHint, Scan
+from agentsession_cas.core.rows import ROW_SIZE, log_seed, sealed_ok, whole_rows
+from agentsession_cas.effects import durable
+from agentsession_cas.errors import DiskError
+from agentsession_cas.exchange import forks
+from agentsession_cas.objects.publish import Publisher
+from agentsession_cas.sessions import log, opening, recovery, writer
+from agentsession_cas.sessions.journal import Journal, generation_bytes, log_name
+from agentsession_cas.sessions.records import in_groups, publish_records
+from agentsession_cas.sessions.recovery import Verdict
+from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.writer import Writer
+from agentsession_cas.testing.simfs import SimEntropy
+from tests.helpers.engine_explorer import Explorer
+from tests.helpers.engine_readers import watched_readers
+from tests.helpers.engine_rot import rot
+from tests.helpers.engine_scenarios import SCENARIOS
+
+__all__ = ["MISTAKES", "Mistake", "hunt"]
+
+Patch = pytest.MonkeyPatch
+Stage = Callable[[int], None]
+"""Explores with a seed; raises Violation."""
+
+
+class Mistake(NamedTuple):
+    """``make`` spoils the engine; ``stages`` are where it shows, the likeliest first."""
+
+    make: Callable[[Patch], None]
+    stages: tuple[Stage, ...]
+
+
+# --- where to look ----------------------------------------------------------------------------------------------------
+
+
+def _power(name: str, *, tear: bool = False) -> Stage:
+    return lambda seed: _explorer(seed, tear).power(name, SCENARIOS[name])
+
+
+def _resume(name: str) -> Stage:
+    return lambda seed: _explorer(seed).resume(name, SCENARIOS[name])
+
+
+def _faults(code: int, name: str, kinds: frozenset[str] | None = None) -> Stage:
+    return lambda seed: _explorer(seed).faults(name, SCENARIOS[name], code, kinds=kinds, alone=True)
+
+
+def _readers(name: str) -> Stage:
+    def stage(seed: int) -> None:
+        watched_readers(name, SCENARIOS[name], sector=512, tries=6000, seed=seed)
+
+    return stage
+
+
+def _rot(name: str, *, headless: bool = False) -> Stage:
+    def stage(seed: int) -> None:
+        rot(name, SCENARIOS[name], stride=11, seed=seed, headless=headless)
+
+    return stage
+
+
+def _explorer(seed: int, tear: bool = False) -> Explorer:
+    return Explorer(sector=(512, 512, 4096)[seed % 3], tear=tear, seed=seed)
+
+
+def hunt(mistake: Mistake, rounds: int = 6) -> str:
+    """Explore until the mistake shows; what showed, or "" when nothing did."""
+    for seed in range(rounds):
+        for stage in mistake.stages:
+            try:
+                stage(seed)
+            except Exception as noticed:  # a broken engine may also trip over itself
+                return f"{type(noticed).__name__}: {noticed}"
+    return ""
+
+
+# --- tools of sabotage ------------------------------------------------------------------------------------------------
+
+
+class Deaf:
+    """A file system or a file that swallows some of what it is told: ``silent`` says (method, end of the path)."""
+
+    def __init__(self, inner: Any, *silent: tuple[str, str]) -> None:
+        self._inner = inner
+        self._silent = silent
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self._inner, name)
+        for method, part in self._silent:
+            if method == name == "sync_dir":
+                return lambda path: None if path.endswith(part) else inner(path)
+            if method == "sync" and name in ("create", "open"):
+                return lambda path, **how: Deaf(inner(path, **how), ("file sync", ""))
+            if method == "file sync" and name == "sync":
+                return lambda: None
+        return inner
+
+
+def _deaf_fs(function: Callable[..., Any], *silent: tuple[str, str]) -> Callable[..., Any]:
+    """A function whose first argument is a file system."""
+    return lambda fs, *rest, **more: function(Deaf(fs, *silent), *rest, **more)
+
+
+def _deaf_services(function: Callable[..., Any], *silent: tuple[str, str]) -> Callable[..., Any]:
+    """A function whose first argument is a store's services."""
+
+    def deaf(services: Any, *rest: Any, **more: Any) -> Any:
+        host = replace(services.host, fs=Deaf(services.host.fs, *silent))
+        return function(services._replace(host=host), *rest, **more)
+
+    return deaf
+
+
+def _deaf_journal(patch: Patch, method: str, *silent: tuple[str, str]) -> None:
+    """A method of the journal during which its file system is deaf."""
+    sound: Callable[..., Any] = getattr(Journal, method)
+
+    def deaf(self: Any, *rest: Any) -> Any:
+        fs, self._fs = self._fs, Deaf(self._fs, *silent)
+        try:
+            return sound(self, *rest)
+        finally:
+            self._fs = fs
+
+    patch.setattr(Journal, method, deaf)
+
+
+# --- mistakes: syncs --------------------------------------------------------------------------------------------------
+
+
+def generation_not_synced(patch: Patch) -> None:
+    """The next generation is named before its bytes are on the disk."""
+    _deaf_journal(patch, "_stage", ("sync", ""))
+
+
+def generation_name_not_synced(patch: Patch) -> None:
+    """What comes after a rename is acknowledged though the rename may be undone."""
+    _deaf_journal(patch, "replace", ("sync_dir", ""))
+
+
+def rows_not_synced(patch: Patch) -> None:
+    """The journal moves past rows the log may not have."""
+    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, ("sync", "")))
+
+
+def log_name_not_synced(patch: Patch) -> None:
+    """A journal names a log whose name may be gone."""
+    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, ("sync_dir", "")))
+
+
+def acknowledged_before_the_sync(patch: Patch) -> None:
+    """The sync is left for later."""
+    patch.setattr(Journal, "sync", lambda _: None)
+
+
+def head_before_the_sync(patch: Patch) -> None:
+    """HEAD tells of a sync that has not happened yet."""
+    sound = Writer._commit
+
+    def commit(self: Any, sequence: int) -> None:
+        journal = self._journal
+        committed, journal.committed = journal.committed, max(journal.committed, sequence)
+        self._witness()
+        journal.committed = committed
+        sound(self, sequence)
+
+    patch.setattr(Writer, "_commit", commit)
+
+
+def committed_up_to_the_end_of_the_sync(patch: Patch) -> None:
+    """What was appended while a sync ran counts as synced by it."""
+    sound = Journal.settle
+    patch.setattr(Journal, "settle", lambda self, _: sound(self, self.sequence))
+
+
+def held_not_committed(patch: Patch) -> None:
+    """A durable append of an entry that is held finds nothing to sync."""
+    sound = Writer.append_batch
+
+    def append_batch(self: Any, drafts: Any, durable: bool | None = None) -> Any:
+        count = len(self.source.table)
+        prepared, _ = sound(self, drafts, False)
+        if durable and len(self.source.table) > count:
+            self.commit()
+        return prepared, bool(durable)
+
+    patch.setattr(Writer, "append_batch", append_batch)
+
+
+def created_files_not_synced(patch: Patch) -> None:
+    """A new session is named before its files are on the disk."""
+    patch.setattr(opening, "write_new", _deaf_fs(durable.write_new, ("sync", "")))
+
+
+def created_names_not_synced(patch: Patch) -> None:
+    """A new session is named before the names in it are."""
+    patch.setattr(store, "create_session", _deaf_services(opening.create_session, ("sync_dir", "")))
+
+
+def created_session_not_synced(patch: Patch) -> None:
+    """Appends to a session are acknowledged while its own name may go."""
+    patch.setattr(store, "create_session", _deaf_services(opening.create_session, ("sync_dir", "/sessions")))
+
+
+def opened_session_not_synced(patch: Patch) -> None:
+    """Who opens a session believes that its maker made its name durable."""
+    patch.setattr(store, "open_writer", _deaf_services(opening.open_writer, ("sync_dir", "/sessions")))
+
+
+def deleted_session_not_synced(patch: Patch) -> None:
+    """A deleted session comes back."""
+    patch.setattr(store, "move", lambda fs, source, target: fs.rename(source, target))
+
+
+def header_name_not_synced(patch: Patch) -> None:
+    """A raised header may be undone under entries that need it."""
+    patch.setattr(writer, "swap", durable.publish)
+
+
+def found_objects_not_synced(patch: Patch) -> None:
+    """An object that is found is taken for a durable one."""
+    sound = Publisher._seek
+
+    def seek(self: Any, unsure: Any, loose_below: int, work: Any) -> None:
+        sound(self, unsure, loose_below, work)
+        work.syncs.clear()
+
+    patch.setattr(Publisher, "_seek", seek)
+
+
+# --- mistakes: order and place ----------------------------------------------------------------------------------------
+
+
+def objects_after_the_rename(patch: Patch) -> None:
+    """Rows are the log's before what they name is in the store."""
+    late: list[Any] = []
+    sound = Writer._write_rows
+
+    def write_rows(self: Any, *taken: Any) -> None:
+        sound(self, *taken)
+        for objects, records in late:
+            publish_records(objects, records)
+        late.clear()
+
+    patch.setattr(writer, "publish_records", lambda *what: late.append(what))
+    patch.setattr(Writer, "_write_rows", write_rows)
+
+
+def header_after_the_frame(patch: Patch) -> None:
+    """A frame stands under a header that is too old for it."""
+    raises, accepts = Writer._raise_header, Writer._accept
+
+    def accept(self: Any, *given: Any) -> Any:
+        patch.setattr(Writer, "_raise_header", lambda _: None)
+        prepared = accepts(self, *given)
+        raises(self)
+        return prepared
+
+    patch.setattr(Writer, "_accept", accept)
+
+
+def header_raised_under_a_witness(patch: Patch) -> None:
+    """A header whose name is not durable yet is found by a process that believes HEAD and goes on in place."""
+    patch.setattr(Journal, "forswear", lambda _: None)
+
+
+def batch_in_several_frames(patch: Patch) -> None:
+    """A part of a batch survives."""
+    sound = Journal.append
+
+    def append(self: Any, records: Sequence[Any]) -> None:
+        for record in records:
+            sound(self, [record])
+
+    patch.setattr(Journal, "append", append)
+
+
+def carried_frames_dropped(patch: Patch) -> None:
+    """What was appended during a checkpoint is not in the next generation."""
+    sound = Writer._next_generation
+
+    def next_generation(self: Any, *what: Any) -> None:
+        patch.setattr(writer, "in_groups", lambda *_: [])
+        try:
+            sound(self, *what)
+        finally:
+            patch.setattr(writer, "in_groups", in_groups)
+
+    patch.setattr(Writer, "_next_generation", next_generation)
+
+
+def acknowledged_blocks_written_again(patch: Patch) -> None:
+    """A frame goes into a block that a sync has made durable; the device destroys it."""
+    sound = Journal.append
+
+    def append(self: Any, records: Any) -> None:
+        self._sealed = -1
+        sound(self, records)
+
+    patch.setattr(Journal, "append", append)
+
+
+def blocks_sealed_at_the_end_of_the_sync(patch: Patch) -> None:
+    """A frame written while a sync runs goes into a block that it makes durable."""
+    settle = Journal.settle
+
+    def settled(self: Any, sequence: int) -> None:
+        settle(self, sequence)
+        self._sealed = self.end
+
+    patch.setattr(Journal, "seal", lambda self: self.sequence)
+    patch.setattr(Journal, "settle", settled)
+
+
+def log_trusted_row_by_row(patch: Patch) -> None:
+    """Rows are added to a block of the log that has trusted ones; the device destroys it."""
+    for module in (rows, framing, log, opening):
+        patch.setattr(module, "whole_rows", lambda count: count)
+
+
+def generation_written_in_place(patch: Patch) -> None:
+    """The next generation is written over the one before."""
+
+    def replaced(self: Any, generation: Any, tail: bytes, groups: Any) -> None:
+        data, end, sequence = generation_bytes(generation, tail, groups)
+        self._file.pwrite(data.ljust(self._size, b"\0"), 0)
+        self._file.sync()
+        self.generation, self.end, self._sealed = generation, end, end
+        self.sequence = self.committed = sequence
+        self._size = max(self._size, len(data))
+
+    patch.setattr(Journal, "replace", replaced)
+
+
+def scratch_rows_kept(patch: Patch) -> None:
+    """Rows past the base that look right are trusted, so that a checkpoint does not write them again."""
+    sound = log.write_rows
+
+    def write_rows(fs: Any, directory: str, generation: Any, tail: bytes, bodies: Sequence[bytes]) -> bytes:
+        whole, seed = whole_rows(generation.base), log_seed(generation.birth, generation.log)
+        old = fs.read(f"{directory}/{log_name(generation.log)}") or b""
+        known = list(bodies)
+        for at in range(len(known)):
+            number = generation.base + at
+            if number >= whole and sealed_ok(old, number * ROW_SIZE, number, seed):
+                known[at] = old[number * ROW_SIZE : number * ROW_SIZE + ROW_SIZE - 4]
+        return sound(fs, directory, generation, tail, known)
+
+    patch.setattr(writer, "write_rows", write_rows)
+
+
+def no_salt(patch: Patch) -> None:
+    """Generations of all sessions look alike."""
+    sound = SimEntropy.take
+    patch.setattr(SimEntropy, "take", lambda self, n: b"saltsalt" if n == 8 else sound(self, n))
+
+
+def fork_not_anchored(patch: Patch) -> None:
+    """What a fork's prefix has in its origin's journal is left there."""
+    patch.setattr(forks, "publish_records", lambda *_: None)
+
+
+# --- mistakes: recovery and failure -----------------------------------------------------------------------------------
+
+
+def torn_journals_go_on(patch: Patch) -> None:
+    """A writer appends behind whatever it finds."""
+    sound = recovery.decide
+    patch.setattr(recovery, "decide", lambda *seen: sound(*seen) and Verdict.CLEAN)
+
+
+def left_frames_synced_in_place(patch: Patch) -> None:
+    """What another process left is synced instead of written again: a failed sync made its pages look clean."""
+
+    def rewrite(self: Any, *, lost: bool) -> None:
+        self._journal.seal()
+        self._journal.sync()
+        self._witness()
+
+    patch.setattr(Writer, "rewrite", rewrite)
+
+
+def failed_syncs_tried_again(patch: Patch) -> None:
+    """A sync that works after one that failed is believed."""
+
+    def sync(self: Any) -> None:
+        try:
+            self._file.sync()
+        except DiskError:
+            self._file.sync()
+
+    patch.setattr(Journal, "sync", sync)
+
+
+def refused_rows_remembered(patch: Patch) -> None:
+    """Memory runs ahead of the disk."""
+    patch.setattr(RowSource, "cut", lambda *_: None)
+
+
+def refused_frames_left(patch: Patch) -> None:
+    """A frame that was written whole is refused because zeros behind it found no room."""
+    sound = Journal.append
+
+    class Short(Deaf):
+        def size(self) -> int:
+            return 0
+
+    def append(self: Any, records: Any) -> None:
+        file, self._file = self._file, Short(self._file)
+        try:
+            sound(self, records)
+        finally:
+            self._file = file
+
+    patch.setattr(Journal, "append", append)
+
+
+def head_not_heeded(patch: Patch) -> None:
+    """Rot at the end of what was acknowledged passes for a lost tail."""
+    sound = recovery.decide
+    patch.setattr(recovery, "decide", lambda scan, _, where: sound(scan, None, where))
+
+
+def later_frames_not_heeded(patch: Patch) -> None:
+    """Rot before frames that prove it passes for a lost tail when HEAD is gone."""
+    sound = recovery.decide
+
+    def decide(scan: Scan, hint: HeadHint | None, where: str) -> Verdict:
+        return sound(scan._replace(attested=0), hint, where)
+
+    patch.setattr(recovery, "decide", decide)
+
+
+# --- mistakes: readers ------------------------------------------------------------------------------------------------
+
+
+def first_damage_believed(patch: Patch) -> None:
+    """A reader takes a journal that changes under it for a damaged one."""
+    patch.setattr(opening, "read_state", recovery.read_state_once)
+
+
+def two_sessions_mixed(patch: Patch) -> None:
+    """A reader does not notice that another session came by the name."""
+    patch.setattr(opening, "_identity", lambda *_: None)
+
+
+_EIO, _FULL = errno.EIO, errno.ENOSPC
+
+MISTAKES: Final[dict[str, Mistake]] = {
+    make.__name__: Mistake(make, tuple(stages))
+    for make, *stages in (
+        (generation_not_synced, _power("checkpoint")),
+        (generation_name_not_synced, _power("checkpoint")),
+        (rows_not_synced, _power("rows")),
+        (log_name_not_synced, _power("rows")),
+        (acknowledged_before_the_sync, _power("durable")),
+        (head_before_the_sync, _power("durable")),
+        (committed_up_to_the_end_of_the_sync, _power("during")),
+        (held_not_committed, _power("held")),
+        (created_files_not_synced, _power("durable")),
+        (created_names_not_synced, _power("durable")),
+        (created_session_not_synced, _power("durable")),
+        (opened_session_not_synced, _resume("durable")),
+        (deleted_session_not_synced, _power("delete")),
+        (header_name_not_synced, _power("raised")),
+        (found_objects_not_synced, _resume("checkpoint")),
+        (objects_after_the_rename, _power("checkpoint")),
+        (header_after_the_frame, _power("raised")),
+        (header_raised_under_a_witness, _resume("raised")),
+        (batch_in_several_frames, _power("batch")),
+        (carried_frames_dropped, _power("busy")),
+        (acknowledged_blocks_written_again, _power("durable", tear=True)),
+        (blocks_sealed_at_the_end_of_the_sync, _power("during", tear=True)),
+        (log_trusted_row_by_row, _power("rows", tear=True)),
+        (generation_written_in_place, _power("checkpoint")),
+        (scratch_rows_kept, _power("rows"), _power("busy")),
+        (no_salt, _power("durable"), _power("lazy")),
+        (fork_not_anchored, _power("fork")),
+        (torn_journals_go_on, _power("lazy")),
+        (left_frames_synced_in_place, _faults(_EIO, "lazy", kinds=frozenset({"sync"}))),
+        (failed_syncs_tried_again, _faults(_EIO, "lazy", kinds=frozenset({"sync"}))),
+        (refused_rows_remembered, _faults(_FULL, "lazy")),
+        (refused_frames_left, _faults(_FULL, "grow")),
+        (head_not_heeded, _rot("durable")),
+        (later_frames_not_heeded, _rot("durable", headless=True)),
+        (first_damage_believed, _readers("durable"), _readers("lazy"), _readers("grow")),
+        (two_sessions_mixed, _readers("delete")),
+    )
+}
