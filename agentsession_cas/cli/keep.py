@@ -24,8 +24,8 @@ def repack_verb(app: App, all_: bool) -> int:
     if app.as_json:
         app.out.emit(report.to_json())
     else:
-        for path in report.kept:
-            app.out.line(warn("kept as it is"), f": {path} has something in it that does not read (see fsck)")
+        for pack in report.kept:
+            app.out.line(warn("kept as it is"), f": {pack} has something in it that does not read (see fsck)")
         packs = f"{counted(report.packs_before, 'pack')} became {report.packs}"
         app.out.say(good("ok"), f": {packs}, {size(report.bytes_before)} became {size(report.bytes)}")
     return EXIT_INTEGRITY if report.kept else 0

@@ -6,8 +6,8 @@ nothing but objects, order, grade, dictionary and the version of zstd. Pure. Mus
 | grade | blocks | level | dictionary | envelopes |
 |---|---|---|---|---|
 | FRESH | 64 KiB | fast | none | as they are |
-| EVERYDAY | 64 KiB | steady | of all | in binary, hashes of bodies written out: a block is read alone |
-| ARCHIVE | 1 MiB | small | its own | in binary, each block behind the bodies it names |
+| EVERYDAY | 256 KiB | steady | small | in binary, 64 KiB of them, hashes of bodies written out: a block is read alone |
+| ARCHIVE | 1 MiB | small | large | in binary, each block behind the bodies it names |
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ from agentsession_cas.core.zframes import FAST, SMALL, STEADY, Dictionary, compr
 
 __all__ = ["Packed", "Packer"]
 
-BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 64 << 10, Grade.ARCHIVE: 1 << 20}
+BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 256 << 10, Grade.ARCHIVE: 1 << 20}
 """A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
+
+ENVELOPES_RAW: Final = {**BLOCK_RAW, Grade.EVERYDAY: 64 << 10}
+"""The same of envelopes, which take longer to read than bodies do."""
 
 _LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: SMALL}
 
@@ -77,7 +80,7 @@ class Packer:
         header = encode_header(grade)
         self._grade = grade
         self._dictionary = dictionary
-        self._block_raw = BLOCK_RAW[grade]
+        self._block_raw = dict.fromkeys(Space, BLOCK_RAW[grade]) | {Space.ENTRIES: ENVELOPES_RAW[grade]}
         self._hash = hashlib.sha256(header)
         self._unwritten = header
         self._groups = [_Group() for _ in Space]
@@ -99,18 +102,18 @@ class Packer:
 
     def add(self, space: Space, digest: bytes, data: bytes) -> bytes:
         """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
-        size = len(data) + 4
-        if size > self._block_raw:
+        size, most = len(data) + 4, self._block_raw[space]
+        if size > most:
             return self._block(space, Codec.PLAIN, [digest], [data])
         archive = self._grade is Grade.ARCHIVE
         # an archive's block is closed by what no longer fits: behind the last body there is room for its envelope
-        closed = self._close(space) if archive and self._groups[space].size + size > self._block_raw else b""
+        closed = self._close(space) if archive and self._groups[space].size + size > most else b""
         group = self._groups[space]
         group.digests.append(digest)
         group.pieces.append(data)
         group.size += size
         self._waiting += 1
-        return closed if archive or group.size < self._block_raw else self._flush(space)
+        return closed if archive or group.size < most else self._flush(space)
 
     def copy(self, ref: BlockRef, frame: bytes, keys: Sequence[int]) -> bytes:
         """Take a block of another pack as it is; blocks that lay side by side there are to come one after the other."""

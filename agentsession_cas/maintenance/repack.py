@@ -21,7 +21,7 @@ from agentsession_cas.core.rows import RowCode
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, DiskError, NoSession, StoreLocked
 from agentsession_cas.layout import Layout
-from agentsession_cas.objects.archive import Archiver
+from agentsession_cas.objects.archive import ARCHIVE_MAX, Archiver
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.packs import Pack
@@ -62,35 +62,27 @@ def geometric(packs: Sequence[Facts], grade: Grade, *, fresh_due: int, size_max:
     """The packs to merge into one of ``grade``, by stem; none when they are few enough as they are.
 
     Fresh packs once there are ``fresh_due`` of them (never into an archive), and packs of the grade, the smallest
-    first, up to one that is twice as large as all before it, as are all after it.
+    first, until each of the others is at least twice as large as all before it.
     """
     own = sorted((each for each in packs if each.grade is grade and each.size < size_max), key=lambda each: each.size)
     fresh = [each for each in packs if each.grade is Grade.FRESH] if grade is Grade.EVERYDAY else []
-    least = _first_too_many(own)
-    chosen: list[Facts] = []
-    mass = objects = 0
     if len(fresh) < fresh_due:
         fresh = []
-    for at, each in enumerate([*fresh, *own], -len(fresh)):
-        last = at >= least and each.size >= RATIO * mass
-        if last or objects + each.objects > OBJECTS_MAX // 2:
-            break
-        chosen.append(each)
-        mass += each.size
-        objects += each.objects
-    again = len(chosen) == 1 and chosen[0].grade is grade
-    return [] if again else [each.stem for each in chosen]
-
-
-def _first_too_many(own: Sequence[Facts]) -> int:
-    """How many of these, by size, have to be merged for each of the others to outweigh all before it."""
-    mass = 0
-    least = 0
+    mass = sum(each.size for each in fresh)
+    too_small = 0
     for at, each in enumerate(own):
         if mass and each.size < RATIO * mass:
-            least = at + 1
+            too_small = at + 1
         mass += each.size
-    return least
+    chosen: list[Facts] = []
+    objects = 0
+    for each in [*fresh, *own[:too_small]]:
+        objects += each.objects
+        if objects > OBJECTS_MAX // 2:
+            break
+        chosen.append(each)
+    again = len(chosen) == 1 and chosen[0].grade is grade
+    return [] if again else [each.stem for each in chosen]
 
 
 # --- by itself -------------------------------------------------------------------------------------------------------
@@ -111,7 +103,7 @@ def tidy(layout: Layout, objects: ObjectDatabase, go_on: Callable[[], bool], *, 
             if clock.monotonic() - began < SLICE_S:
                 continue
             clock.sleep(PAUSE_S)
-            if not go_on():
+            if objects.closed or not go_on():
                 return
             began = clock.monotonic()
     except (StoreLocked, Corrupt, DiskError):
@@ -145,7 +137,7 @@ _LOCK: Final = "locks/repack"
 class RepackReport:
     """What a repack did. Packs and bytes (idx files included) before and after, loose objects that were packed.
 
-    ``kept`` are the paths of packs with something in them that does not read: they stay as they are, fsck says more.
+    ``kept`` are the stems of packs with something in them that does not read: they stay as they are, fsck says more.
     """
 
     packs_before: int = 0
@@ -196,12 +188,20 @@ def repack(
         moves.mend()
         work = _archive(layout, moves, objects, report) if all else _repack(moves, objects, report)
         total, done = _count(objects) * (2 if all else 1), 0
+        tell = progress or _tell_nobody
         for objects_done in work:
             done = min(total, done + objects_done)
-            if progress is not None and objects_done:
-                progress(done, total)
+            if objects_done:
+                tell(done, total)
+        tell(total, total)
         report.packs, report.bytes = _weight(layout, objects)
+        sound = {pack.stem for pack in objects.sound_packs()}
+        report.kept = sorted({*report.kept, *(pack.stem for pack in objects.packs() if pack.stem not in sound)})
         return report
+
+
+def _tell_nobody(done: int, total: int) -> None:
+    """Nobody watches."""
 
 
 @contextmanager
@@ -220,13 +220,20 @@ def _repacking(layout: Layout) -> Iterator[None]:
 
 
 def _repack(moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
-    stems = geometric(_facts(objects), Grade.EVERYDAY, fresh_due=1)
-    report.add((yield from _merge(moves, objects, stems, loose=True)))
+    while True:
+        stems = geometric(_facts(objects), Grade.EVERYDAY, fresh_due=1)
+        spoilt = len(moves.packs.spoilt)
+        try:
+            report.add((yield from _merge(moves, objects, stems, loose=True)))
+            break
+        except Corrupt:
+            if len(moves.packs.spoilt) == spoilt:
+                raise  # not for what it read
     yield from _merge_archives(moves, objects, report)
 
 
 def _merge_archives(moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
-    stems = geometric(_facts(objects), Grade.ARCHIVE, fresh_due=1)
+    stems = geometric(_facts(objects), Grade.ARCHIVE, fresh_due=1, size_max=ARCHIVE_MAX // 2)
     if stems:
         report.add((yield from moves.merge(_named(objects, stems), (), Grade.ARCHIVE, None)))
 
@@ -275,14 +282,8 @@ def _count(objects: ObjectDatabase) -> int:
 
 def _facts(objects: ObjectDatabase) -> list[Facts]:
     """What there is, but for packs that do not read."""
-    found: list[Facts] = []
-    for pack in objects.packs():
-        try:
-            index = pack.index()
-            found.append(Facts(pack.stem, pack.grade(), index.pack_size, index.objects))
-        except (Corrupt, DiskError):
-            continue
-    return found
+    indexes = [(pack, pack.index()) for pack in objects.sound_packs()]
+    return [Facts(pack.stem, pack.grade(), index.pack_size, index.objects) for pack, index in indexes]
 
 
 def _in_order(layout: Layout) -> Iterator[tuple[Space, bytes]]:

@@ -22,7 +22,7 @@ from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
 from agentsession_cas.objects.packs import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 
-__all__ = ["Archiver"]
+__all__ = ["ARCHIVE_MAX", "Archiver"]
 
 ARCHIVE_MAX: Final = 128 << 20
 """A pack is closed once it has so many bytes: what is done is kept when the rest is stopped."""

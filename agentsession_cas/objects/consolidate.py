@@ -108,8 +108,8 @@ class Consolidator:
         """Put packs and loose objects into one pack of a grade.
 
         Blocks of packs of that grade are copied as they are. What is in others is compressed anew, unless a pack that
-        stays, or is copied, has a good copy. Raises Corrupt when an input does not read, NoFile when one is gone,
-        DiskError; nothing has changed then.
+        stays, or is copied, has a good copy. Raises Corrupt when an input does not read (``Packs.spoilt`` has it then),
+        NoFile when one is gone, DiskError; nothing has changed then.
         """
         copied = [pack for pack in inputs if pack.grade() is grade]
         recoded = [pack for pack in inputs if pack not in copied]
@@ -118,10 +118,10 @@ class Consolidator:
         try:
             blocks: set[bytes] = set()
             for pack in copied:
-                yield from _copy(pack, writer, blocks)
+                yield from self._read(pack, _copy(pack, writer, blocks))
             added = _Added(writer, staying)
             for pack in recoded:
-                yield from _recode(pack, added)
+                yield from self._read(pack, _recode(pack, added))
             taken = yield from self._take_loose(loose, added)
             stem = (yield from writer.finish()) if writer.objects else ""
             with self.switch():
@@ -135,6 +135,14 @@ class Consolidator:
             return Moved([stem] if stem else [], removed, len(taken), [])
         finally:
             writer.abandon()
+
+    def _read(self, pack: Pack, work: Slices[None]) -> Slices[None]:
+        """Do the work; a pack that does not read is remembered."""
+        try:
+            yield from work
+        except Corrupt:
+            self.packs.spoilt.add(pack.stem)
+            raise
 
     def _take_loose(self, loose: Iterable[_Object], added: _Added) -> Slices[list[_Object]]:
         """Add loose objects; returns those that are in a pack now. What does not read stays where it is."""

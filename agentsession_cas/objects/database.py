@@ -9,7 +9,7 @@ take the store lock (the caller of ``publish`` holds it).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -122,6 +122,17 @@ class ObjectDatabase:
         self._packs.relist()
         return list(self._packs.listed.values())
 
+    def sound_packs(self) -> list[Pack]:
+        """Every pack whose idx is good or can be made, but for those that a repack found not to read."""
+        sound: list[Pack] = []
+        for pack in self.packs():
+            with suppress(Corrupt, DiskError):
+                pack.index()
+                pack.grade()
+                if pack.stem not in self._packs.spoilt:
+                    sound.append(pack)
+        return sound
+
     def loose_digests(self, space: Space) -> list[bytes]:
         """The digest of every object of a space that lies loose."""
         self._use()
@@ -187,6 +198,11 @@ class ObjectDatabase:
             packed += index.objects
             logical += index.table.served_size()
         return ObjectStats(loose, loose_bytes, packed, packs, pack_bytes, logical)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
 
     def close(self) -> None:
         """Let go of everything held; again is a no-op. Later calls raise Closed."""

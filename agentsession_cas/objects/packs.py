@@ -120,7 +120,7 @@ class Pack:
         Raises Corrupt, DiskError at the end when a block cannot be read; NoFile.
         """
         failed: AgentSessionError | None = None
-        with self.open() as file:
+        with self._open_any() as file:
             for number in range(file.table.blocks):
                 try:
                     digests = file.digests(number)
@@ -132,6 +132,13 @@ class Pack:
                     yield space, digest, number
         if failed is not None:
             raise failed
+
+    def _open_any(self) -> PackFile:
+        """The pack's file by its own table, or else by the one its idx has. Raises as :class:`PackFile`."""
+        try:
+            return self.open()
+        except Corrupt:
+            return self.open(self.index().table)
 
     def open(self, table: Table | None = None) -> PackFile:
         """The pack's file, read by its own table or by the one given. Raises as :class:`PackFile`."""
@@ -219,6 +226,8 @@ class Packs:
         self._known: set[int] = set()
         self._joined: set[str] = set()
         self.directory = directory
+        self.spoilt: set[str] = set()
+        """The stems of packs that were found not to read when they were to be merged."""
 
     @property
     def listed(self) -> Mapping[str, Pack]:
