@@ -23,7 +23,7 @@ from tests.helpers.engine import Player, check_blobs, observe
 from tests.helpers.engine_model import Violation, World
 from tests.helpers.engine_scenarios import Scenario, die, goes_on
 
-__all__ = ["BUDGET", "Explorer"]
+__all__ = ["BUDGET", "Explorer", "handles"]
 
 BUDGET: Final = float(os.environ.get("ENGINE_IMAGES", "1"))
 """Images are about this many times what the suite runs by default."""
@@ -215,7 +215,7 @@ class Explorer:
             where = f"{name} {errno.errorcode[code]} at {at}{' for ever' if forever else ''}"
             self._cut(sim, player.world, where, self.per_cut // 3)
             player.leave()
-            if held := _handles(sim):
+            if held := handles(sim):
                 raise Violation(f"{where}: left open: {held}")
             if not alone:
                 self._second(sim, player.world, where)
@@ -244,7 +244,7 @@ class Explorer:
         self._cut(sim, player.world, f"{where}, second at end", self.per_cut // 3)
 
 
-def _handles(sim: Sim) -> list[str]:
+def handles(sim: Sim) -> list[str]:
     """The named files that somebody holds open."""
     todo: list[tuple[str, File | Directory]] = [("", sim.disk.root)]
     held: list[str] = []

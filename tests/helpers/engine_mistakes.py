@@ -15,14 +15,15 @@ import pytest
 
 from agentsession_cas import store
 from agentsession_cas.core import framing, rows
-from agentsession_cas.core.framing import HeadHint, Scan
+from agentsession_cas.core.framing import Generation, HeadHint, Scan, encode_generation
 from agentsession_cas.core.rows import ROW_SIZE, log_seed, sealed_ok, whole_rows
 from agentsession_cas.effects import durable
-from agentsession_cas.errors import DiskError
+from agentsession_cas.errors import Damaged, DiskError
 from agentsession_cas.exchange import forks
+from agentsession_cas.layout import Layout
 from agentsession_cas.objects.publish import Publisher
 from agentsession_cas.sessions import log, opening, recovery, writer
-from agentsession_cas.sessions.journal import Journal, generation_bytes, log_name
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, Journal, generation_bytes, log_name
 from agentsession_cas.sessions.records import in_groups, publish_records
 from agentsession_cas.sessions.recovery import Verdict
 from agentsession_cas.sessions.source import RowSource
@@ -31,7 +32,7 @@ from agentsession_cas.testing.simfs import SimEntropy
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_readers import watched_readers
 from tests.helpers.engine_rot import rot
-from tests.helpers.engine_scenarios import SCENARIOS
+from tests.helpers.engine_scenarios import SCENARIOS, init
 
 __all__ = ["MISTAKES", "Mistake", "hunt"]
 
@@ -349,6 +350,19 @@ def generation_written_in_place(patch: Patch) -> None:
     patch.setattr(Journal, "replace", replaced)
 
 
+def store_believed_to_be_durable(patch: Patch) -> None:
+    """Who finds a store believes that its maker made its name durable."""
+    sound = Layout.create.__func__  # type: ignore[attr-defined]
+
+    def create(cls: Any, host: Any, root: str, /, **how: Any) -> Any:
+        made = sound(cls, host, root, **how)
+        host.fs.sync_dir(root)
+        return made
+
+    patch.setattr(Layout, "create", classmethod(create))
+    patch.setattr(Layout, "settle", lambda _: None)
+
+
 def scratch_rows_kept(patch: Patch) -> None:
     """Rows past the base that look right are trusted, so that a checkpoint does not write them again."""
     sound = log.write_rows
@@ -448,12 +462,41 @@ def later_frames_not_heeded(patch: Patch) -> None:
     patch.setattr(recovery, "decide", decide)
 
 
+def absent_journal_taken_for_an_empty_one(patch: Patch) -> None:
+    """A session whose journal is gone reads as a new one."""
+    sound = recovery._journal_bytes
+
+    def journal_bytes(fs: Any, directory: str) -> bytes:
+        try:
+            return sound(fs, directory)
+        except Damaged:
+            return encode_generation(Generation(bytes(8), bytes(16), 0, 0), b"")
+
+    patch.setattr(recovery, "_journal_bytes", journal_bytes)
+
+
 # --- mistakes: readers ------------------------------------------------------------------------------------------------
 
 
 def first_damage_believed(patch: Patch) -> None:
     """A reader takes a journal that changes under it for a damaged one."""
     patch.setattr(opening, "read_state", recovery.read_state_once)
+
+
+def journal_read_before_head(patch: Patch) -> None:
+    """A reader's journal is older than the HEAD it is judged by."""
+
+    class Late(Deaf):
+        def __getattr__(self, name: str) -> Any:
+            return self._read if name == "read" else getattr(self._inner, name)
+
+        def _read(self, path: str) -> bytes | None:
+            if path.endswith(HEAD_NAME):
+                self._journal = self._inner.read(path.replace(HEAD_NAME, JOURNAL_NAME))
+            return self._journal if path.endswith(JOURNAL_NAME) else self._inner.read(path)  # type: ignore[no-any-return]
+
+    sound = recovery.read_state_once
+    patch.setattr(recovery, "read_state_once", lambda fs, directory: sound(Late(fs), directory))
 
 
 def two_sessions_mixed(patch: Patch) -> None:
@@ -500,6 +543,9 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (refused_frames_left, _faults(_FULL, "grow")),
         (head_not_heeded, _rot("durable")),
         (later_frames_not_heeded, _rot("durable", headless=True)),
+        (absent_journal_taken_for_an_empty_one, _rot("durable")),
+        (store_believed_to_be_durable, lambda seed: _explorer(seed).resume("init", init, start=8, stop=24, fresh=True)),
+        (journal_read_before_head, _readers("durable"), _readers("lazy"), _readers("grow")),
         (first_damage_believed, _readers("durable"), _readers("lazy"), _readers("grow")),
         (two_sessions_mixed, _readers("delete")),
     )
