@@ -87,6 +87,7 @@ class Layout:
         self.trash = f"{root}/trash"
         self.redacted_only = False
         """Whether the store takes what is redacted alone (format.md §10): a setting that never changes."""
+        self.repack_lock = f"{root}/locks/repack"
         self._lock_path = f"{root}/locks/store"
         self._settled = False
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agentsession_cas.core.given import as_path, require
+from agentsession_cas.core.given import as_callback, as_path, require
 from agentsession_cas.core.header import Harness, Header, check_new, new_header
 from agentsession_cas.core.identity import hash_bytes, is_hash, session_id
 from agentsession_cas.core.jsonl import Source
@@ -272,7 +272,7 @@ class Store(Relatives, Redactions):
     def session_ids(self, on_damage: OnDamage | None = None) -> list_[str]:
         """The id of every session whose header reads, in no particular order; ``on_damage`` hears of the others."""
         self._require_open()
-        return [header.id for _, header in self._catalogue.headers(on_damage)]
+        return [header.id for _, header in self._catalogue.headers(as_callback(on_damage, "on_damage"))]
 
     def list(self, *, limit: int = 0, on_damage: OnDamage | None = None, **filters: Any) -> list_[Summary]:
         """Sessions newest first (``created_at``, then id); ``filters`` are the fields of :class:`Filter`.
@@ -280,7 +280,7 @@ class Store(Relatives, Redactions):
         ``limit`` 0 lists all. A damaged session is left out; ``on_damage`` is called with its id and what is wrong.
         """
         self._require_open()
-        return self._catalogue.list(limit, Filter(**filters), on_damage)
+        return self._catalogue.list(limit, Filter(**filters), as_callback(on_damage, "on_damage"))
 
     def delete(self, session: str, timeout_s: float = 0.0) -> None:
         """Remove a session, in one step; entries that forks need stay. Raises NoSession, SessionLocked."""
@@ -389,7 +389,7 @@ class Store(Relatives, Redactions):
         ``progress`` is called with the steps done and how many there are.
         """
         self._require_open()
-        return fsck(self._layout, self._objects, fast=fast, progress=progress)
+        return fsck(self._layout, self._objects, fast=fast, progress=as_callback(progress, "progress"))
 
     def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
         """Merge packs until they are few and pack loose objects; ``all`` puts everything anew as small as it gets.
@@ -398,7 +398,7 @@ class Store(Relatives, Redactions):
         StoreLocked when another repack runs.
         """
         self._require_writable()
-        return repack(self._layout, self._objects, all=all, progress=progress)
+        return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"))
 
     def stats(self, on_damage: OnDamage | None = None) -> dict[str, Any]:
         """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``.
@@ -406,7 +406,7 @@ class Store(Relatives, Redactions):
         ``on_damage`` is called with the id of every session whose files do not read, and what is wrong with them.
         """
         self._require_open()
-        return stats(self._layout, self._objects, on_damage)
+        return stats(self._layout, self._objects, as_callback(on_damage, "on_damage"))
 
     # --- the handle ---
 

@@ -6,14 +6,15 @@ again. Owns what passes for a JSON object (a mapping, or an object of an SDK tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from agentsession_cas.errors import BadInput
 
-__all__ = ["AnyPath", "JsonObject", "as_list", "as_object", "as_path", "require", "require_text"]
+__all__ = ["AnyPath", "JsonObject", "as_callback", "as_list", "as_object", "as_path", "require", "require_text"]
 
 _Kind = TypeVar("_Kind")
+_Callback = TypeVar("_Callback", bound=Callable[..., object])
 
 
 class _ModelDump(Protocol):
@@ -80,6 +81,13 @@ def as_list(value: object, name: str) -> list[Any]:
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping)):
         return list(value)
     raise BadInput(f"{name} is a list, not {_told(value)}", next_step="put it in a list")
+
+
+def as_callback(value: _Callback | None, name: str) -> _Callback | None:
+    """Something to call, or None to call nothing. Raises BadInput."""
+    if value is None or callable(value):
+        return value
+    raise BadInput(f"{name} is called, and cannot be: {_told(value)}", next_step="give a function, or leave it out")
 
 
 def _told(value: object) -> str:

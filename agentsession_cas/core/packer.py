@@ -80,7 +80,8 @@ class Packer:
         header = encode_header(grade)
         self._grade = grade
         self._dictionary = dictionary
-        self._block_raw = dict.fromkeys(Space, BLOCK_RAW[grade]) | {Space.ENTRIES: ENVELOPES_RAW[grade]}
+        self._archive = grade is Grade.ARCHIVE
+        self._block_raw = [ENVELOPES_RAW[grade] if space is Space.ENTRIES else BLOCK_RAW[grade] for space in Space]
         self._hash = hashlib.sha256(header)
         self._unwritten = header
         self._groups = [_Group() for _ in Space]
@@ -88,7 +89,6 @@ class Packer:
         self._end = HEADER_SIZE
         self._keys = array("Q")
         self._sums: list[bytes] = []
-        self._waiting = 0
 
     @property
     def size(self) -> int:
@@ -98,22 +98,23 @@ class Packer:
     @property
     def objects(self) -> int:
         """Objects so far."""
-        return len(self._keys) + self._waiting
+        return len(self._keys) + sum(len(group.digests) for group in self._groups)
 
     def add(self, space: Space, digest: bytes, data: bytes) -> bytes:
         """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
         size, most = len(data) + 4, self._block_raw[space]
         if size > most:
             return self._block(space, Codec.PLAIN, [digest], [data])
-        archive = self._grade is Grade.ARCHIVE
-        # an archive's block is closed by what no longer fits: behind the last body there is room for its envelope
-        closed = self._close(space) if archive and self._groups[space].size + size > most else b""
         group = self._groups[space]
+        closed = b""
+        if self._archive and group.size + size > most:
+            # closed by what no longer fits: behind the last body there is room for its envelope
+            closed = self._close(space)
+            group = self._groups[space]
         group.digests.append(digest)
         group.pieces.append(data)
         group.size += size
-        self._waiting += 1
-        return closed if archive or group.size < most else self._flush(space)
+        return closed if self._archive or group.size < most else self._flush(space)
 
     def copy(self, ref: BlockRef, frame: bytes, keys: Sequence[int]) -> bytes:
         """Take a block of another pack as it is; blocks that lay side by side there are to come one after the other."""
@@ -143,14 +144,13 @@ class Packer:
         if space is Space.ENTRIES and self._grade is not Grade.FRESH:
             return self._envelopes(group, {})
         closed = self._block(space, Codec.PLAIN, group.digests, group.pieces)
-        if space is Space.CONTENTS and self._grade is Grade.ARCHIVE:
+        if space is Space.CONTENTS and self._archive:
             bodies = {digest: place for place, digest in enumerate(group.digests)}
             closed += self._envelopes(self._take(Space.ENTRIES), bodies)
         return closed
 
     def _take(self, space: Space) -> _Group:
         group, self._groups[space] = self._groups[space], _Group()
-        self._waiting -= len(group.digests)
         return group
 
     def _envelopes(self, group: _Group, bodies: Mapping[bytes, int]) -> bytes:

@@ -91,5 +91,6 @@ def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, ba
             journal.close()
         publish_records(objects, records)
     if found >= source.base_count:
+        fs.sync_dir(directory)  # the journal that was read may be one whose name its writer has yet to make durable
         return source.context_digest(found)
     return digest_of(context_hash_at(source, found))

@@ -11,7 +11,7 @@ lock for longer than it takes to exchange names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -44,7 +44,7 @@ THOROUGH_MAX: Final = 256 << 20
 QUICK_MAX: Final = 16 << 20
 """A pack of as many bytes is not merged while somebody waits: it takes too long."""
 
-SLICE_S: Final = 0.001
+SLICE_S: Final = 0.0005
 PAUSE_S: Final = 0.0002
 """After a slice of work by itself, this is how long others may have the interpreter at least."""
 
@@ -116,7 +116,7 @@ def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None
     lacking = len([each for each in _facts(objects) if each.grade is Grade.FRESH]) < FRESH_DUE
     if lacking and objects.estimate_loose() < LOOSE_DUE:
         return
-    lock = layout.host.fs.lock(f"{layout.root}/{_LOCK}", exclusive=True, note=layout.host.process)
+    lock = layout.host.fs.lock(layout.repack_lock, exclusive=True, note=layout.host.process)
     if lock is None:
         return
     try:
@@ -125,9 +125,6 @@ def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None
         yield from _merge(moves, objects, stems, loose=objects.estimate_loose() >= LOOSE_DUE)
     finally:
         lock.release()
-
-
-_LOCK: Final = "locks/repack"
 
 
 # --- when asked ------------------------------------------------------------------------------------------------------
@@ -189,10 +186,11 @@ def repack(
         work = _archive(layout, moves, objects, report) if all else _repack(moves, objects, report)
         total, done = _count(objects) * (2 if all else 1), 0
         tell = progress or _tell_nobody
-        for objects_done in work:
-            done = min(total, done + objects_done)
-            if objects_done:
-                tell(done, total)
+        with closing(work):
+            for objects_done in work:
+                done = min(total, done + objects_done)
+                if objects_done:
+                    tell(done, total)
         tell(total, total)
         report.packs, report.bytes = _weight(layout, objects)
         sound = {pack.stem for pack in objects.sound_packs()}
@@ -206,7 +204,7 @@ def _tell_nobody(done: int, total: int) -> None:
 
 @contextmanager
 def _repacking(layout: Layout) -> Iterator[None]:
-    path = f"{layout.root}/{_LOCK}"
+    path = layout.repack_lock
     lock = layout.host.fs.lock(path, exclusive=True, note=layout.host.process)
     if lock is None:
         holder = layout.host.fs.lock_note(path)

@@ -26,7 +26,7 @@ from agentsession_cas.objects.packs import pack_stem
 
 __all__ = ["PackWriter"]
 
-SYNC_EVERY: Final = 4 << 20
+SYNC_EVERY: Final = 1 << 20
 """Bytes written between two syncs: a long one would hold up the commits of others."""
 
 PIECE: Final = 1 << 20

@@ -36,12 +36,12 @@ def test_killed_at_every_effect(name: str, torn: bool) -> None:
 
 def test_killed_while_the_header_is_raised() -> None:
     """Found once: the new header was seen before its name was durable, under a HEAD that said all was."""
-    explorer = Explorer(density=0.1)
+    explorer = Explorer(density=0.04)
     explorer.resume("raised", SCENARIOS["raised"], start=50, stop=65)
     assert explorer.images >= 100
 
 
 def test_killed_while_the_store_itself_is_made() -> None:
-    explorer = Explorer(density=0.1)
+    explorer = Explorer(density=0.02)
     explorer.resume("init", init, fresh=True)
     assert explorer.images >= 500

@@ -102,6 +102,8 @@ class Player:
         self.tag = tag
         self.forgiving = forgiving
         self.errors: list[AgentSessionError] = []
+        self.tear = False
+        """Whether sectors that are being written may be destroyed."""
         self.interrupts: list[Interrupt] = []
         self.told: Callable[[], None] = lambda: None
         """Called when the model changed: what is visible at that moment is to be noted."""
@@ -210,6 +212,10 @@ class Player:
         self.world.ticks += 1
         header = new_header(id=session_id, created_at=ts(self.world.ticks), parent_session=origin, base=base)
         self.create(session_id, header, truth.path(base))
+        if session_id in self.writers and not self.tear:
+            # The origin is committed through the base first (store.md A2). That sync is not its writer's, who may go on
+            # in the block it covered: where sectors in flight are destroyed, only the fork is sure to keep the entries.
+            truth.tell(next(k for k, state in enumerate(truth.states) if state.own > at), durable=True)
 
     def append(self, session_id: str, *sizes: int, durable: bool = False, under: int | None = None) -> None:
         """Append texts of these sizes as one batch, below own entry ``under`` or the head."""

@@ -72,7 +72,9 @@ class Explorer:
         if past is not None:
             die(Player(sim.host, World(), "d"), past)
             sim = next(sim.images(1))
-        return sim, Player(sim.host, World())
+        player = Player(sim.host, World())
+        player.tear = self.tear
+        return sim, player
 
     def _share(self, kind: str, path: str) -> int:
         """How many images the disk before an effect is worth: most where a sync is about to settle it.

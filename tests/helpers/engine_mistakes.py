@@ -55,8 +55,11 @@ def _power(name: str, *, tear: bool = False) -> Stage:
     return lambda seed: _explorer(seed, tear).power(name, SCENARIOS[name])
 
 
-def _resume(name: str) -> Stage:
-    return lambda seed: _explorer(seed).resume(name, SCENARIOS[name])
+def _resume(name: str, start: int = 0, stop: int = 1000) -> Stage:
+    """Only a few of the second process' effects are explored, there being one for each effect of the first."""
+    return lambda seed: _explorer(seed, density=0.1).resume(
+        name, SCENARIOS.get(name, init), start=start, stop=stop, fresh=name not in SCENARIOS
+    )
 
 
 def _faults(code: int, name: str, kinds: frozenset[str] | None = None) -> Stage:
@@ -77,8 +80,8 @@ def _rot(name: str, *, headless: bool = False) -> Stage:
     return stage
 
 
-def _explorer(seed: int, tear: bool = False) -> Explorer:
-    return Explorer(sector=(512, 512, 4096)[seed % 3], tear=tear, seed=seed)
+def _explorer(seed: int, tear: bool = False, density: float = 1.0) -> Explorer:
+    return Explorer(sector=(512, 512, 4096)[seed % 3], tear=tear, seed=seed, density=density)
 
 
 def hunt(mistake: Mistake, rounds: int = 6) -> str:
@@ -523,17 +526,17 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (opened_session_not_synced, _resume("durable")),
         (deleted_session_not_synced, _power("delete")),
         (header_name_not_synced, _power("raised")),
-        (found_objects_not_synced, _resume("checkpoint")),
+        (found_objects_not_synced, _resume("checkpoint", 15, 45)),
         (objects_after_the_rename, _power("checkpoint")),
         (header_after_the_frame, _power("raised")),
-        (header_raised_under_a_witness, _resume("raised")),
+        (header_raised_under_a_witness, _resume("raised", 54, 59)),
         (batch_in_several_frames, _power("batch")),
         (carried_frames_dropped, _power("busy")),
         (acknowledged_blocks_written_again, _power("durable", tear=True)),
         (blocks_sealed_at_the_end_of_the_sync, _power("during", tear=True)),
-        (log_trusted_row_by_row, _power("rows", tear=True)),
+        (log_trusted_row_by_row, _power("checkpoint", tear=True)),
         (generation_written_in_place, _power("checkpoint")),
-        (scratch_rows_kept, _power("rows"), _power("busy")),
+        (scratch_rows_kept, _power("busy"), _power("head")),
         (no_salt, _power("durable"), _power("lazy")),
         (fork_not_anchored, _power("fork")),
         (torn_journals_go_on, _power("lazy")),
@@ -544,9 +547,9 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (head_not_heeded, _rot("durable")),
         (later_frames_not_heeded, _rot("durable", headless=True)),
         (absent_journal_taken_for_an_empty_one, _rot("durable")),
-        (store_believed_to_be_durable, lambda seed: _explorer(seed).resume("init", init, start=8, stop=24, fresh=True)),
+        (store_believed_to_be_durable, _resume("init", 8, 24)),
         (journal_read_before_head, _readers("durable"), _readers("lazy"), _readers("grow")),
-        (first_damage_believed, _readers("durable"), _readers("lazy"), _readers("grow")),
+        (first_damage_believed, _readers("lazy"), _readers("grow")),
         (two_sessions_mixed, _readers("delete")),
     )
 }
