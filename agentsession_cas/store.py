@@ -44,11 +44,8 @@ from agentsession_cas.exchange.intake import read_source, take_session
 from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
 from agentsession_cas.layout import Layout, root_of
-from agentsession_cas.maintenance.findings import FsckReport
-from agentsession_cas.maintenance.fsck import Progress, fsck
-from agentsession_cas.maintenance.repack import Progress as RepackProgress
-from agentsession_cas.maintenance.repack import RepackReport, repack, tidy
-from agentsession_cas.maintenance.stats import stats
+from agentsession_cas.maintenance.repack import tidy
+from agentsession_cas.maintenance.upkeep import Upkeep
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.journal import JOURNAL_NAME
@@ -61,7 +58,7 @@ from agentsession_cas.sessions.source import RowSource
 __all__ = ["Store"]
 
 
-class Store(Relatives, Redactions):
+class Store(Relatives, Redactions, Upkeep):
     """A store on a host. Open one with :meth:`open` or :meth:`memory`; close it, or use it as a context manager.
 
     Threads may share a store. A read-only one takes no lock and writes nothing.
@@ -380,33 +377,6 @@ class Store(Relatives, Redactions):
             return self._objects.get(Space.MEDIA, digest_of(name))
         except NoObject as error:
             raise NoBlob("the store does not hold the blob", where=name) from error
-
-    # --- keeping ---
-
-    def fsck(self, *, fast: bool = False, progress: Progress | None = None) -> FsckReport:
-        """Check everything the store holds (store.md A12), without a lock; ``fast`` skips bodies.
-
-        ``progress`` is called with the steps done and how many there are.
-        """
-        self._require_open()
-        return fsck(self._layout, self._objects, fast=fast, progress=as_callback(progress, "progress"))
-
-    def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
-        """Merge packs until they are few and pack loose objects; ``all`` puts everything anew as small as it gets.
-
-        ``progress`` is called with the objects dealt with and how many there are. May be stopped at any time. Raises
-        StoreLocked when another repack runs.
-        """
-        self._require_writable()
-        return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"))
-
-    def stats(self, on_damage: OnDamage | None = None) -> dict[str, Any]:
-        """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``.
-
-        ``on_damage`` is called with the id of every session whose files do not read, and what is wrong with them.
-        """
-        self._require_open()
-        return stats(self._layout, self._objects, as_callback(on_damage, "on_damage"))
 
     # --- the handle ---
 
