@@ -54,6 +54,7 @@ from agentsession_cas.sessions.opening import Snapshot, create_session, lock_ses
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services, SyncPolicy
 from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.wake import wake
 
 __all__ = ["Store"]
 
@@ -290,6 +291,7 @@ class Store(Relatives, Redactions, Upkeep):
                 move(self._host.fs, directory, trash)
         finally:
             lock.release()
+            wake(directory)
 
     def set_head(self, session: str, expected: str, to: str, *, durable: bool = True) -> bool:
         """Compare and swap a session's head (store.md A4); takes the session's lock for it."""

@@ -36,6 +36,7 @@ __all__ = [
     "encode_frame",
     "encode_generation",
     "encode_head",
+    "frames_behind",
     "record_packer",
     "scan_journal",
 ]
@@ -161,27 +162,31 @@ def encode_frame(salt: bytes, offset: int, sequence: int, committed: int, count:
     return b"".join((head, _CRC.pack(crc), payload))
 
 
-def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int) -> Frame | None:
-    """The whole frame that brings row ``sequence``: right behind ``end``, or at the next block."""
+def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int, begin: int = 0) -> Frame | None:
+    """The whole frame that brings row ``sequence``: right behind ``end``, or at the next block.
+
+    ``data`` is the file from offset ``begin`` on.
+    """
     for offset in (end, align(end)):
-        found = _frame_at(data, offset, salt)
+        found = _frame_at(data, offset, salt, begin)
         if found is not None and found[0].sequence == sequence:
             return found[0]
     return None
 
 
-def _frame_at(data: memoryview, offset: int, salt: bytes) -> tuple[Frame, int] | None:
-    """The whole frame at ``offset`` and the committed count it names, or None."""
-    body = offset + _FRAME_HEAD
+def _frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tuple[Frame, int] | None:
+    """The whole frame at ``offset`` and the committed count it names, or None; ``data`` is what lies from ``begin``."""
+    start = offset - begin
+    body = start + _FRAME_HEAD
     if body > len(data):
         return None
-    own, at, sequence, committed, size, count = _FRAME.unpack_from(data, offset)
+    own, at, sequence, committed, size, count = _FRAME.unpack_from(data, start)
     if own != salt or at != offset or size > FRAME_MAX or body + size > len(data):
         return None
-    crc = zlib.crc32(data[body : body + size], zlib.crc32(data[offset : offset + _FRAME.size]))
-    if crc != int.from_bytes(data[offset + _FRAME.size : body], "little"):
+    crc = zlib.crc32(data[body : body + size], zlib.crc32(data[start : start + _FRAME.size]))
+    if crc != int.from_bytes(data[start + _FRAME.size : body], "little"):
         return None
-    return Frame(offset, sequence, count, body, size), committed
+    return Frame(offset, sequence, count, begin + body, size), committed
 
 
 def _generation_of(data: memoryview) -> tuple[Generation, bytes]:
@@ -222,6 +227,19 @@ def scan_journal(data: bytes) -> Scan:
     zero = not data[end:].strip(b"\0")
     attested = 0 if zero else _attested_behind(data, view, end, generation.salt, sequence)
     return Scan(generation, tail, frames, end, sequence, attested, zero)
+
+
+def frames_behind(data: bytes, end: int, salt: bytes, sequence: int) -> list[Frame]:
+    """The whole frames of a generation behind offset ``end``, the first of which brings row ``sequence``.
+
+    ``data`` is the file from ``end`` on; what is not whole ends them, and is no error: it may yet become whole.
+    """
+    view, begin = memoryview(data), end
+    frames: list[Frame] = []
+    while (frame := _next_frame(view, end, salt, sequence, begin)) is not None:
+        frames.append(frame)
+        end, sequence = frame.end, sequence + frame.rows
+    return frames
 
 
 def encode_head(hint: HeadHint) -> bytes:

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from threading import Event
 from types import TracebackType
 from typing import Final, Self
 
@@ -398,6 +399,10 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """As ``Clock.sleep``."""
         time.sleep(seconds)
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        """As ``Clock.wait``."""
+        return event.wait(seconds)
 
 
 class SystemEntropy:

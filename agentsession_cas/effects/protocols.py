@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Event
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -151,6 +152,9 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait that long."""
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        """Wait until the event is set, but no longer than that; whether it is."""
 
 
 class Entropy(Protocol):

@@ -32,6 +32,7 @@ from agentsession_cas.sessions.records import in_groups, mark_of, publish_record
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, wants_sync
 from agentsession_cas.sessions.source import RowSource, hash_of
+from agentsession_cas.sessions.wake import wake
 
 __all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer"]
 
@@ -104,12 +105,6 @@ class Writer:
         return self._source
 
     @property
-    def head_position(self) -> int:
-        """The position of the head, -1 for the universal root."""
-        with self._mutex:
-            return self._source.position_of_ref(self._head)
-
-    @property
     def journal_bytes(self) -> int:
         """Bytes of frames that no checkpoint has taken yet."""
         return self._journal.load
@@ -138,6 +133,12 @@ class Writer:
         ``durable`` None follows the sync policy. Returns what each did, and whether all are committed. A refusal
         changes nothing.
         """
+        prepared, owed = self.accept(drafts, durable)
+        self.settle(owed)
+        return prepared, owed >= 0
+
+    def accept(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Prepared], int]:
+        """The first half of :meth:`append_batch`: the rows it owes (-1: none) are settled after it, or with others."""
         with self._mutex, self._elsewhere as elsewhere:
             self._require_open()
             if self._mark == Mark.MIRROR:
@@ -149,11 +150,14 @@ class Writer:
             prepared = self._accept(drafts, elsewhere)
             policy, promised = self._services.sync, self._promised
             wanted = any(wants_sync(policy, promised, each.entry) for each in prepared) if durable is None else durable
-            sequence = self._journal.sequence
-        if wanted:
-            self._commit(sequence)
+            return prepared, self._journal.sequence if wanted else -1
+
+    def settle(self, owed: int) -> None:
+        """Commit the rows up to there, when any are owed, and wake who follows."""
+        if owed >= 0:
+            self._commit(owed)
+        wake(self._directory)
         self._checkpoint_when_due()
-        return prepared, wanted
 
     def _accept(self, drafts: Sequence[Draft], elsewhere: Elsewhere) -> list[Prepared]:
         """Decide all, then write one frame; everything tentative is taken back when anything fails."""
@@ -255,9 +259,8 @@ class Writer:
             ref = source.ref_of(source.find(to) if to else -1)
             if ref != self._head:
                 self._append_special(RowCode.HEAD, 0, ref)
-            sequence = self._journal.sequence
-        if durable:
-            self._commit(sequence)
+            owed = self._journal.sequence if durable else -1
+        self.settle(owed)
         return durable
 
     def set_mark(self, mark: int) -> None:
@@ -297,6 +300,7 @@ class Writer:
             self._require_open()
             sequence = self._journal.sequence
         self._commit(sequence)
+        wake(self._directory)
 
     def _commit(self, sequence: int) -> None:
         with self._sync_mutex:

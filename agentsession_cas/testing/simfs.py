@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
+from threading import Event
 from typing import Final
 
 from agentsession_cas.effects.host import Fs, Host
@@ -81,6 +82,12 @@ class SimClock:
         self.advance(seconds)
         if self.on_sleep is not None:
             self.on_sleep()
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        """As ``Clock.wait``: sleeps all that time, unless the event is set."""
+        if not event.is_set():
+            self.sleep(seconds)
+        return event.is_set()
 
 
 class SimEntropy:

@@ -8,6 +8,7 @@ and what it took up. It writes nothing that breaks a rule, so ``verify`` has to 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -43,6 +44,10 @@ class _Ticks:
 
     def sleep(self, seconds: float) -> None:
         self._now += int(seconds * 1e9)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.sleep(seconds)
+        return event.is_set()
 
 
 def ticking_store() -> Store:
