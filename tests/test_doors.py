@@ -38,6 +38,8 @@ RIGHT: Final[dict[str, Any]] = {
 }
 """A good value for a parameter by its name; any other takes "x"."""
 HEADER: Final = ("id", "created_at", "harness", "cwd", "records", "parent_session", "spawned_by", "media", "extra")
+NO_VALUES: Final = ("host", "background")
+"""Parameters of a store that only its own tests give."""
 FILTERS: Final = ("cwd", "harness", "parent", "after", "before", "extra", "limit")
 
 
@@ -57,8 +59,8 @@ def _calls(function: Callable[..., Any]) -> Iterator[tuple[Any, ...]]:
             yield from ((value,) * count for value in WRONG)
 
 
-def _methods(kind: type, but: str = "") -> list[str]:
-    public = [name for name in dir(kind) if not name.startswith("_") and name != but]
+def _methods(kind: type) -> list[str]:
+    public = [name for name in dir(kind) if not name.startswith("_")]
     return [name for name in public if inspect.isfunction(getattr(kind, name))]
 
 
@@ -79,7 +81,7 @@ def test_constructors(name: str) -> None:
             _tried(make, **{**good, parameter.name: value})
 
 
-@pytest.mark.parametrize("name", _methods(Store, but="origin_dispatches"))  # which takes a session, not its id
+@pytest.mark.parametrize("name", _methods(Store))
 def test_the_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every method, and afterwards the session that was there is there."""
     monkeypatch.chdir(tmp_path)
@@ -87,11 +89,57 @@ def test_the_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     store.create(id="held").close()
     for arguments in _calls(getattr(store, name)):
         _tried(getattr(store, name), *arguments)
-    for value in WRONG if name in ("project", "open_session", "fork", "delete") else ():
-        if value != 5:  # seconds to wait for a session to be deleted
-            _tried(getattr(store, name), "held", value)
     if name not in ("close", "delete"):
         assert store.holds("held")
+
+
+def _one_wrong(function: Callable[..., Any], good: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each parameter in turn wrong, what is required beside it being good."""
+    parameters = inspect.signature(function).parameters.values()
+    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.name not in NO_VALUES]
+    needed = {each.name: good[each.name] for each in parameters if each.name in named and each.default is each.empty}
+    for name in named:
+        for value in WRONG:
+            if name != "timeout_s" or value != 5:  # seconds, which would be waited
+                yield {**needed, name: value}
+
+
+@pytest.mark.parametrize("name", [each for each in _methods(Store) if each != "close"])
+def test_one_wrong_value_for_a_method_of_the_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others being good."""
+    monkeypatch.chdir(tmp_path)
+    store = Store.memory()
+    store.create(id="held").close()
+    good = {
+        "session": store.read("held") if name == "origin_dispatches" else "held",
+        **dict.fromkeys(("entry", "call", "parent", "call_id", "expected", "to", "profile", "name"), "x"),
+        "rewrite": str, "data": b"x", "source": [b"{}"], "target": "out.jsonl",
+    }
+    for arguments in _one_wrong(getattr(store, name), good):
+        if not store.holds("held"):
+            store.create(id="held").close()
+        _tried(getattr(store, name), **arguments)
+
+
+@pytest.mark.parametrize("name", _methods(SessionWriter))
+def test_one_wrong_value_for_a_method_of_a_session(name: str) -> None:
+    """The others being good."""
+    with Store.memory() as store:
+        session = store.create(id="held")
+        said = session.append(entry.user("hi")).id
+        answered = session.append(entry.response(response_id="r")).id
+        good = {
+            **dict.fromkeys(("entry_id", "first_kept", "left", "expected", "to", "parent", "call"), said),
+            "entry": entry.user("x"), "entries": [entry.user("x")], "summary": ITEM, "reason": "done",
+            "first": 0, "kept": 1, "draft": entry.response(response_id="r"), "resolve": lambda _: None,
+            "request": {"input": "hi"}, "response": answered,
+        }
+        if name == "record_response":
+            good["response"] = {"output": []}
+        elif name == "request_hash_for":
+            good["response"] = entry.response(response_id="r")
+        for arguments in _one_wrong(getattr(session, name), good):
+            _tried(getattr(session, name), **arguments)
 
 
 @pytest.mark.parametrize("kind", ["held for writing", "read", "of a file"])
@@ -149,6 +197,9 @@ def test_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda _: STORE.open(None), "where a store is is a path"),
         (lambda store: WRITE("out", store.read("held")), "is a path"),
         (lambda store: store.read("held").append_batch(MAKE.user("hi")), "open_session()"),
+        (lambda store: store.origin_dispatches("held", "x"), "store.read(id)"),
+        (lambda store: store.origin_dispatches(store.read("held"), None), "None"),
+        (lambda store: store.subsession("held", None), "call_id"),
     ],
 )
 def test_the_message_helps(call: Callable[[Any], object], says: str) -> None:

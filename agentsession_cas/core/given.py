@@ -11,7 +11,17 @@ from typing import Any, Final, Protocol, TypeVar
 
 from agentsession_cas.errors import BadInput
 
-__all__ = ["AnyPath", "JsonObject", "as_callback", "as_list", "as_object", "as_path", "require", "require_text"]
+__all__ = [
+    "AnyPath",
+    "JsonObject",
+    "as_callback",
+    "as_list",
+    "as_object",
+    "as_path",
+    "require",
+    "require_callback",
+    "require_text",
+]
 
 _Kind = TypeVar("_Kind")
 _Callback = TypeVar("_Callback", bound=Callable[..., object])
@@ -85,9 +95,14 @@ def as_list(value: object, name: str) -> list[Any]:
 
 def as_callback(value: _Callback | None, name: str) -> _Callback | None:
     """Something to call, or None to call nothing. Raises BadInput."""
-    if value is None or callable(value):
+    return None if value is None else require_callback(value, name, "give a function, or leave it out")
+
+
+def require_callback(value: _Callback, name: str, next_step: str = "give a function") -> _Callback:
+    """Something to call. Raises BadInput."""
+    if callable(value):
         return value
-    raise BadInput(f"{name} is called, and cannot be: {_told(value)}", next_step="give a function, or leave it out")
+    raise BadInput(f"{name} is called, and cannot be: {_told(value)}", next_step=next_step)
 
 
 def _told(value: object) -> str:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 from agentsession_cas.core.entry import Draft, Entry
+from agentsession_cas.core.given import require, require_text
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import subsession_id
 from agentsession_cas.core.instructions import is_unresolved, join_instructions
@@ -104,8 +105,10 @@ class Relatives(ABC):
         overrides. The parent records ``entry.subsession(child.id, call_id)``; :meth:`verify_links` holds both against
         each other. Raises BadInput for no call_id, SessionLocked, what :meth:`create` does.
         """
-        if not call_id or retry < 0:
-            raise BadInput("a subsession is spawned by a call_id, and retries are counted from 1", where=parent)
+        require_text(parent, "the session that spawns another", "give session.id")
+        require_text(call_id, "the call_id that spawns a session", "give call.call_id")
+        if require(retry, int, "a retry") < 0:
+            raise BadInput("retries are counted from 1", where=parent)
         id_ = subsession_id(parent, call_id, retry)
         above = self.header_of(parent)
         members = {**(_like(above) if above else {}), **header}
@@ -133,7 +136,7 @@ class Relatives(ABC):
         Raises NoEntry for an entry the session does not hold, OriginChain for a chain that comes back to itself or
         goes on for more than :data:`ORIGINS_MAX` sessions.
         """
-        target = session.entry(call).id
+        target = require(session, Session, "what is asked", "give the session itself: store.read(id)").entry(call).id
         found = session.dispatches(target)
         if found:
             return Dispatched(session.id, found)

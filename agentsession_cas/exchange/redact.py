@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from agentsession_cas.core.entry import Entry, sidecar_blobs
 from agentsession_cas.core.facts import Flag
+from agentsession_cas.core.given import require_callback
 from agentsession_cas.core.redaction import Redacted, redact_session
 from agentsession_cas.core.rewrite import Rewrite
 from agentsession_cas.core.spans import redacted_of
@@ -97,6 +98,7 @@ class Redactions(ABC):
         holds what is to go; StaleOriginal when the copy knows more of the original than the store; ProfileDiffers when
         it holds what the rules do not give; SessionLocked; MirrorError.
         """
+        require_callback(rewrite, "what rewrites a text")
         prefix: Mapping[str, Entry] = {}
         origins: list_[str] = []
         for name in _lineage(self, session):

@@ -245,6 +245,63 @@ def test_args_of_the_last_dispatch_are_the_calls_own_when_nothing_rewrote_them_b
     assert one(tape).dispatched_args == "{}"
 
 
+def test_args_are_a_rewrites_though_a_later_decision_carries_none() -> None:
+    tape = Tape()
+    call = tape.call(arguments="{}")
+    tape.decide(call, "proceed", args={"a": 1})
+    tape.decide(call, "hold")
+    tape.decide(call, "proceed", args=None)
+    assert one(tape).args == '{"a":1}'
+
+
+def test_dispatches_of_another_call_of_the_same_call_id_are_not_the_calls() -> None:
+    tape = Tape()
+    first = tape.call("c1")
+    second = tape.call("c1")
+    here = tape.dispatch(second)
+    assert dispatches(tape.source, second) == [here]
+    assert dispatches(tape.source, first) == []
+
+
+def test_a_withdrawn_dispatch_that_another_branch_hangs_from_is_not_elsewhere() -> None:
+    """It is on this path, and taken back here: the call is what it was before. On the other path it is in flight."""
+    tape = Tape()
+    call = tape.call()
+    dispatch = tape.dispatch(call)
+    tape.withdraw(call)
+    withdrawn = tape.at
+    tape.branch(dispatch)
+    tape.user()
+    assert one(tape).state(tape.header) == "in_flight"
+    tape.branch(withdrawn)
+    assert one(tape).state(tape.header) == "never_started"
+
+
+def test_a_withdrawal_takes_back_no_other_calls_dispatch() -> None:
+    tape = Tape()
+    first, second = tape.call("c1"), tape.call("c2")
+    tape.dispatch(second, "c2")
+    reject = tape.withdraw(first)
+    untouched, other = calls(tape.source, tape.at)
+    assert untouched.decisions == [reject]
+    assert other.in_flight
+
+
+def test_a_call_without_an_output_has_none_failed_and_none_taken_from_a_child() -> None:
+    tape = Tape()
+    tape.call("c1")
+    tape.call("c2")
+    item = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+    tape.add("item", {"item": item, "failed": True}, ({"session": "child", "entry": tape.id(0)},))
+    done, pending = calls(tape.source, tape.at)
+    assert done.failed
+    assert not pending.failed
+    assert done.output_from
+    assert pending.output_from == []
+    assert pending.to_json(tape.header)["output"] is None
+    assert pending.to_json(tape.header)["failed"] is False
+
+
 def test_a_withdrawn_dispatch_hands_nothing_over() -> None:
     tape = Tape()
     call = tape.call()

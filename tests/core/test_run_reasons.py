@@ -83,6 +83,47 @@ def test_reason_aborted_for_a_pending_call_or_an_incomplete_response() -> None:
     assert last(tape).computed_reason == "aborted"
 
 
+def test_reason_aborted_for_a_pending_call_though_the_last_response_made_none() -> None:
+    tape = Tape()
+    tape.start()
+    tape.call()
+    tape.response()
+    tape.response("r2")
+    assert last(tape).computed_reason == "aborted"
+    tape.output()
+    assert last(tape).computed_reason == "done"
+
+
+def test_reason_aborted_for_an_earlier_call_the_run_took_up_and_left_pending() -> None:
+    tape = Tape()
+    call = tape.call()
+    tape.response()
+    tape.start(source="resume")
+    tape.dispatch(call)
+    tape.response("r2")
+    assert last(tape).computed_reason == "aborted"
+
+
+def test_a_response_of_another_branch_is_none_of_the_run() -> None:
+    tape = Tape()
+    start = tape.start()
+    here = tape.user()
+    tape.branch(start)
+    tape.response(error={"code": "server_error", "message": "no"})
+    (run,) = runs(tape.source, here)
+    assert run.computed_reason == "aborted"
+
+
+def test_a_response_id_in_another_form_reads_as_none() -> None:
+    tape = Tape()
+    tape.start()
+    item = {"type": "function_call", "call_id": "c1", "name": "tool", "arguments": "{}"}
+    tape.add("item", {"item": item, "response": {"odd": True}})
+    tape.add("response", {"response_id": ["odd"]})
+    tape.output()
+    assert last(tape).computed_reason == "stopped"
+
+
 def test_reason_done_when_the_last_response_made_no_call() -> None:
     tape = Tape()
     tape.start()
@@ -117,6 +158,24 @@ def test_reason_stopped_when_the_calls_of_the_last_response_on_the_path_are_answ
     tape.decide(call, "reject")
     tape.output()
     assert last(tape).computed_reason == "stopped"
+
+
+def test_stopped_needs_the_last_response_on_the_path_to_have_made_calls() -> None:
+    tape = Tape()
+    tape.call()
+    tape.response()
+    tape.response("r2")
+    tape.start(source="resume")
+    tape.output()
+    assert last(tape).computed_reason == "aborted"
+
+
+def test_stopped_needs_a_response_on_the_path() -> None:
+    tape = Tape()
+    tape.call(response="")
+    tape.start(source="resume")
+    tape.output()
+    assert last(tape).computed_reason == "aborted"
 
 
 def test_an_old_call_without_an_output_keeps_later_runs_from_stopped() -> None:
@@ -187,4 +246,13 @@ def test_the_pending_list_is_compared_whatever_the_reason_and_order() -> None:
     assert last(tape).pending_agrees
     tape.branch(call_end)
     tape.end("interrupted", ("c1",))
+    assert not last(tape).pending_agrees
+
+
+def test_a_pending_list_in_another_form_reads_as_empty() -> None:
+    tape = Tape()
+    tape.start()
+    tape.call("c1")
+    tape.add("run", {"run_id": "run-1", "phase": "end", "reason": "interrupted", "pending": ["c1", 7]})
+    assert last(tape).written_pending == ()
     assert not last(tape).pending_agrees

@@ -249,6 +249,29 @@ def test_the_runs_of_the_reference() -> None:
     assert (second["reason"], second["computed_reason"], second["pending"], second["ok"]) == ("done", "done", [], True)
 
 
+def test_a_run_without_an_end_agrees_whatever_is_pending() -> None:
+    tape = Tape()
+    tape.start()
+    tape.call()
+    run = last(tape)
+    assert run.pending == ("c1",)
+    assert run.pending_agrees
+    assert run.reason_agrees
+    assert run.to_json(tape.source)["ok"] is True
+
+
+def test_the_end_of_a_run_on_another_branch_is_none_here() -> None:
+    tape = Tape()
+    tape.start()
+    here = tape.call()
+    end = tape.end("interrupted", ("c1",))
+    (open_here,) = (run.to_json(tape.source) for run in runs(tape.source, here))
+    (ended,) = (run.to_json(tape.source) for run in runs(tape.source, end))
+    assert (open_here["end"], open_here["reason"], open_here["pending"]) == (None, None, ["c1"])
+    assert (ended["end"], ended["reason"], ended["pending"]) == (tape.id(end), "interrupted", ["c1"])
+    assert runs(tape.source, here)[0].written_pending == ()
+
+
 def test_the_json_of_an_open_run_has_no_end_and_no_reason() -> None:
     tape = Tape()
     start = tape.start()
