@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from agentsession_cas.cli.app import App, command
-from agentsession_cas.cli.output import Part, Styled, bold, clip, dim, pretty, warn
+from agentsession_cas.cli.output import Part, Styled, bold, clip, counted, dim, pretty, warn
 
 if TYPE_CHECKING:
     from agentsession_cas.core.context import Context
+    from agentsession_cas.core.runs import Run
     from agentsession_cas.core.tree import Session
 
 __all__ = ["calls_verb", "context_verb", "log_verb", "queue_verb", "runs_verb", "show_verb"]
@@ -214,13 +215,22 @@ def calls_verb(app: App, name: str, at: str) -> None:
     if app.as_json:
         app.out.emit({"calls": found})
         return
-    app.out.page(
-        (
-            bold(clip(call["call_id"], _LINE_COLUMNS)),
-            f"  {call['state'].replace('_', ' ')}",
-            dim(f"  {clip(call['name'] + '(' + call['args'] + ')', _LINE_COLUMNS)}"),
-        )
-        for call in found
+    app.out.page(_call_line(call) for call in found)
+
+
+def _call_line(call: dict[str, Any]) -> tuple[Part, ...]:
+    told = [
+        *call["decisions"],
+        counted(call["dispatches"], "dispatch", "dispatches") if call["dispatches"] else "",
+        f"{call['withdrawn']} withdrawn" if call["withdrawn"] else "",
+    ]
+    history = ", ".join(filter(None, told))
+    return (
+        bold(clip(call["call_id"], _LINE_COLUMNS)),
+        f"  {call['state'].replace('_', ' ')}",
+        warn(", failed" if call["failed"] else ""),
+        dim(f"  {clip(call['name'] + '(' + call['args'] + ')', _LINE_COLUMNS)}"),
+        dim(f"  [{history}]" if history else ""),
     )
 
 
@@ -230,18 +240,24 @@ def calls_verb(app: App, name: str, at: str) -> None:
 def runs_verb(app: App, name: str, at: str) -> None:
     """Show the runs on the path: what began them, what ended them, and whether the record agrees."""
     session = app.session(name)
-    found = [run.to_json(session.source) for run in session.runs(_leaf(session, at))]
+    found = session.runs(_leaf(session, at))
     if app.as_json:
-        app.out.emit({"runs": found})
+        app.out.emit({"runs": [run.to_json(session.source) for run in found]})
     else:
         app.out.page(_run_line(run) for run in found)
 
 
-def _run_line(run: dict[str, Any]) -> tuple[Part, ...]:
-    written = f"ended: {run['reason']}" if run["end"] else f"open, so far: {run['computed_reason']}"
-    pending = f", pending {', '.join(run['pending'])}" if run["pending"] else ""
-    wrong = "" if run["ok"] else f"  the record says {run['computed_source']}, {run['computed_reason']}"
-    return bold(clip(run["run_id"], _LINE_COLUMNS)), f"  {run['source']}, {written}{pending}", warn(wrong)
+def _run_line(run: Run) -> tuple[Part, ...]:
+    ended = f"ended: {run.reason}" if run.end >= 0 else f"open, so far: {run.computed_reason}"
+    pending = f", pending {', '.join(run.pending)}" if run.pending else ""
+    wrong = [
+        "" if run.source_agrees else f"the source {run.computed_source}",
+        "" if run.reason_agrees else f"the reason {run.computed_reason}",
+        "" if run.pending_agrees else f"pending {', '.join(run.pending) or 'nothing'}",
+    ]
+    told = ", ".join(filter(None, wrong))
+    line = f"  {run.source}, {ended}{pending}"
+    return bold(clip(run.run_id, _LINE_COLUMNS)), line, warn(f"  its segment says: {told}" if told else "")
 
 
 @command("queue")

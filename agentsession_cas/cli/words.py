@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from agentsession_cas.cli.output import Part, Styled, bold, counted, dim, warn
+from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.types.config import ConfigView
 from agentsession_cas.core.types.decisions import DecisionView, DispatchView
@@ -150,7 +151,9 @@ def _note(seen: object) -> str:
             passed = "" if seen.passed is None else "passed" if seen.passed else "failed"
             return _joined(*parts, passed, f"on {short(seen.target)}" if seen.target else "")
         case LinkView():
-            return _joined(seen.rel, seen.session, seen.url, f"by {seen.call_id}" if seen.call_id else "")
+            told = "told to stop" if seen.cancel else ""
+            on = f"on {short(seen.target)}" if seen.target else ""
+            return _joined(seen.rel, told, seen.session, seen.url, f"by {seen.call_id}" if seen.call_id else "", on)
         case CustomView():
             return seen.ns
         case _:
@@ -160,17 +163,37 @@ def _note(seen: object) -> str:
 def _config(seen: ConfigView) -> str:
     added = [_text(tool.get("name")) or _text(tool.get("type")) for tool in seen.tools_added]
     instructions = seen.instructions or (
-        counted(len(seen.instructions_parts), "part") if seen.instructions_parts else ""
+        counted(len(seen.instructions_parts), "part") if seen.instructions_parts else seen.instructions
     )
+    removed = [*seen.tools_removed, *(name for name, value in seen.extra.items() if value is None)]
+    others = [name for name, value in seen.extra.items() if value is not None]
+    others += [name for name in ("reasoning", "text") if getattr(seen, name) is not None]
+    omitted = seen.instructions_omitted
     return _joined(
         "anew" if seen.replace else "",
         seen.model,
         f"tools {', '.join(added)}" if added else "",
-        f"without {', '.join(seen.tools_removed)}" if seen.tools_removed else "",
-        "omits" if seen.omit else "",
-        _names(seen.extra),
-        f"instructions: {instructions}" if instructions else "",
+        f"without {', '.join(removed)}" if removed else "",
+        "" if seen.omit is None else _omit(seen.omit),
+        ", ".join(others),
+        "" if omitted is None else "what was left out" if omitted else "nothing left out any more",
+        f"instructions: {instructions}" if instructions else "no instructions" if instructions == "" else "",
     )
+
+
+def _omit(omit: Mapping[str, Any]) -> str:
+    """What a request no longer holds."""
+    if not omit:
+        return "omits nothing any more"
+    items, outputs = omit.get("items"), omit.get("outputs")
+    muted = outputs.get("items") if isinstance(outputs, Mapping) else None
+    told = [
+        "reasoning of other models" if omit.get("reasoning") == "other_models" else "",
+        counted(len(items), "item") if isinstance(items, list) and items else "",
+        counted(len(muted), "output") if isinstance(muted, list) and muted else "",
+        "images" if omit.get("images") else "",
+    ]
+    return f"omits {', '.join(filter(None, told))}".rstrip()
 
 
 def _response(seen: ResponseView) -> str:
@@ -200,7 +223,8 @@ def _run(seen: RunView) -> str:
 
 def _decision(seen: DecisionView) -> str:
     what = "withdrawn" if seen.withdrawn else seen.verdict
-    return _joined(seen.call_id, what, f"by {seen.by}" if seen.by else "", seen.reason)
+    args = "" if seen.args is None else f"with {canonical(seen.args).decode()}"
+    return _joined(seen.call_id, what, args, f"by {seen.by}" if seen.by else "", seen.reason)
 
 
 def _joined(*parts: str) -> str:

@@ -185,6 +185,33 @@ def test_calls_runs_and_queue_have_their_shapes(cli: Commands) -> None:
     assert "held" in cli.ok("calls", _file("runs"), "--at", runs[0]["end"]).text
     assert "pending call_1" in cli.ok("runs", _file("runs"), "--at", runs[0]["end"]).text
     assert cli.ok("calls", _file("bad-records")).text.startswith("call_1  completed")
+    assert cli.ok("calls", _file("runs")).lines[1].endswith('bash({"cmd":"ls -la"})  [proceed, 1 dispatch]')
+
+
+def test_calls_and_runs_in_words_say_what_is_wrong(held: Commands) -> None:
+    """A failed call, a hand-off taken back, and an end that its run does not bear out."""
+    with Store.open(held.store) as store, store.create(id="s-1") as session:
+        session.append(entry.run_start("run-1"))
+        for name in ("c1", "c2"):
+            session.append(entry.function_call(name, "sh", {}))
+        first, second = (call.entry for call in session.calls())
+        session.append(entry.dispatch(first))
+        session.append(entry.function_call_output("c1", "no", failed=True))
+        session.append(entry.dispatch(second))
+        session.append(entry.withdrawal(second, reason="no slot"))
+        session.append(entry.run_end("run-1", reason="done", pending=[]))
+    assert held.ok("calls", "s-1").lines == [
+        "c1  completed, failed  sh({})  [1 dispatch]",
+        "c2  unknown  sh({})  [1 withdrawn]",
+    ]
+    told = "its segment says: the reason aborted, pending c2"
+    assert held.ok("runs", "s-1").lines == [f"run-1  input, ended: done, pending c2  {told}"]
+    with Store.open(held.store) as store, store.open_session("s-1") as session:
+        session.append(entry.run_start("run-2", source="resume"))
+        session.append(entry.user("hi"))
+        session.append(entry.run_end("run-2", reason="interrupted", pending=["c9"]))
+    told = "its segment says: the source input, pending nothing"
+    assert held.ok("runs", "s-1").lines[1] == f"run-2  resume, ended: interrupted  {told}"
 
 
 def test_queue_shows_what_is_owed(held: Commands) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agentsession_cas import Draft, Entry, entry
 from agentsession_cas.cli.output import Part, clip, counted, safe, width
-from agentsession_cas.cli.words import entry_line, item_said, passage
+from agentsession_cas.cli.words import entry_line, item_said, passage, short
 
 TARGET: Final = "sha256:" + "ab" * 32
 SHORT: Final = "ab" * 6
@@ -20,6 +20,7 @@ def _sealed(draft: Draft) -> Entry:
     return Entry.seal(draft.type, draft.body, "", "2026-01-02T03:04:05.678Z")
 
 
+PEER: Final = _sealed(entry.peer("c", session="s"))
 LINES: Final = [
     (entry.user("hi"), "user", "hi"),
     (entry.user([{"type": "input_image", "image_url": "x"}, "look"]), "user", "[input_image]\nlook"),
@@ -38,7 +39,21 @@ LINES: Final = [
     ),
     (entry.config(tools_removed=["t"], extra={"top_p": 1}), "config", "without t · top_p"),
     (entry.config(instructions_parts=[{"id": "a", "text": "b"}]), "config", "instructions: 1 part"),
-    (entry.config(omit={"reasoning": "other_models"}), "config", "omits"),
+    (entry.config(instructions=""), "config", "no instructions"),
+    (
+        entry.config(extra={"seed": None, "top_p": 1}, reasoning={"effort": "low"}),
+        "config",
+        "without seed · top_p, reasoning",
+    ),
+    (entry.config(omit={"reasoning": "other_models"}), "config", "omits reasoning of other models"),
+    (
+        entry.config(omit={"items": [TARGET], "outputs": {"text": "x", "items": [TARGET] * 2}, "images": {"keep": 1}}),
+        "config",
+        "omits 1 item, 2 outputs, images",
+    ),
+    (entry.config(omit={}), "config", "omits nothing any more"),
+    (entry.config(instructions_omitted=[{"id": "a"}]), "config", "what was left out"),
+    (entry.config(instructions_omitted=[]), "config", "nothing left out any more"),
     (
         entry.response(response_id="r", status="completed", usage=USAGE, latency_ms=5, attempts=2),
         "response",
@@ -52,6 +67,7 @@ LINES: Final = [
     (entry.run_end("r", reason="aborted", pending=["c", "d"]), "run", "r · ends (aborted) · still pending: c, d"),
     (entry.dispatch("c", TARGET), "dispatch", "c handed to its tool"),
     (entry.reject("c", TARGET, reason="no", by="human"), "decision", "c · reject · by human · no"),
+    (entry.proceed("c", TARGET, args={"a": 1}), "decision", 'c · proceed · with {"a":1}'),
     (entry.withdrawal("c", TARGET, reason="lost"), "decision", "c · withdrawn · lost"),
     (entry.queued(SUMMARY, mode="steer"), "queued", "steer: so far"),
     (entry.label(TARGET, "good"), "label", f"good on {SHORT}"),
@@ -62,6 +78,8 @@ LINES: Final = [
     (entry.env(cwd="/w"), "env", "/w"),
     (entry.outcome("test", TARGET, score=0.5, passed=False), "outcome", f"test · score 0.5 · failed · on {SHORT}"),
     (entry.subsession("s", "c"), "link", "subsession · s · by c"),
+    (entry.cancel_sent(PEER), "link", f"peer · told to stop · s · by c · on {short(PEER.id)}"),
+    (entry.judged_by("j", target=TARGET), "link", f"judged_by · j · on {SHORT}"),
     (entry.continued_in("s"), "link", "continued_in · s"),
     (entry.custom("ns", {}), "custom", "ns"),
     (entry.extension("x:y", {"a": 1}), "x:y", ""),

@@ -260,6 +260,25 @@ def test_a_run_without_an_end_agrees_whatever_is_pending() -> None:
     assert run.to_json(tape.source)["ok"] is True
 
 
+@pytest.mark.parametrize(
+    ("source", "reason", "pending", "ok"),
+    [
+        ("input", "aborted", ("c1",), True),
+        ("resume", "aborted", ("c1",), False),
+        ("input", "done", ("c1",), False),
+        ("input", "aborted", (), False),
+    ],
+)
+def test_a_run_is_ok_when_source_reason_and_pending_agree(
+    source: str, reason: str, pending: tuple[str, ...], ok: bool
+) -> None:
+    tape = Tape()
+    tape.start(source=source)
+    tape.call()
+    tape.end(reason, pending)
+    assert last(tape).to_json(tape.source)["ok"] is ok
+
+
 def test_the_end_of_a_run_on_another_branch_is_none_here() -> None:
     tape = Tape()
     tape.start()
