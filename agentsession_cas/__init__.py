@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.exchange.files import read_file, scan_file, write_file
     from agentsession_cas.sessions.handle import SessionWriter
+    from agentsession_cas.sessions.reffile import RefTarget
     from agentsession_cas.store import Store
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Entry",
     "Harness",
     "Header",
+    "RefTarget",
     "Session",
     "SessionWriter",
     "Store",
@@ -45,6 +47,7 @@ _HOMES: Final = {
     "Entry": "core.entry",
     "Harness": "core.header",
     "Header": "core.header",
+    "RefTarget": "sessions.reffile",
     "Session": "core.tree",
     "SessionWriter": "sessions.handle",
     "Store": "store",

@@ -35,6 +35,7 @@ __all__ = [
     "CallRejected",
     "CalleeLink",
     "Closed",
+    "ContinuationCycle",
     "Corrupt",
     "Damaged",
     "DiskError",
@@ -489,10 +490,19 @@ class NoStore(NotFound):
 
 
 class NoSession(NotFound):
-    """A session the store does not hold."""
+    """A session the store does not hold.
+
+    ``target`` is what a dangling ref holds (store.md A6), a ``RefTarget``; None when no ref led here.
+    """
 
     code = "no_session"
     advice = "name one that the store lists"
+
+    def __init__(
+        self, what: str, *, target: tuple[str, str] | None = None, where: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(what, where=where, next_step=next_step)
+        self.target = target
 
 
 class NoEntry(NotFound):
@@ -529,6 +539,13 @@ class NoRef(NotFound):
     """A ref the store does not hold."""
 
     code = "no_ref"
+    advice = "name one that the store lists"
+
+
+class ContinuationCycle(AgentSessionError):
+    """Sessions continued in one another in a circle: none of them is the current one (store.md A6)."""
+
+    code = "continuation_cycle"
 
 
 class OriginChain(AgentSessionError):
@@ -589,9 +606,17 @@ class ProfileDiffers(Conflict):
 
 
 class RefMoved(Conflict):
-    """A ref that does not hold the expected target."""
+    """A ref that does not hold the expected target. ``current`` is the ``RefTarget`` it holds, None for no ref.
+
+    ``successor`` is the id of the session that a continuation made before it found the ref moved, else "".
+    """
 
     code = "ref_moved"
+
+    def __init__(self, what: str, *, current: tuple[str, str] | None, where: str = "", next_step: str = "") -> None:
+        super().__init__(what, where=where, next_step=next_step)
+        self.current = current
+        self.successor = ""
 
 
 class RefName(BadInput):

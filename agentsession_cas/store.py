@@ -38,9 +38,9 @@ from agentsession_cas.errors import (
     Usage,
 )
 from agentsession_cas.exchange.catalogue import Catalogue
-from agentsession_cas.exchange.continuation import Relatives
 from agentsession_cas.exchange.forks import anchor, check_base
 from agentsession_cas.exchange.intake import read_source, take_session
+from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
 from agentsession_cas.layout import Layout, root_of
@@ -59,7 +59,7 @@ from agentsession_cas.sessions.wake import wake
 __all__ = ["Store"]
 
 
-class Store(Relatives, Redactions, Upkeep):
+class Store(Names, Redactions, Upkeep):
     """A store on a host. Open one with :meth:`open` or :meth:`memory`; close it, or use it as a context manager.
 
     Threads may share a store. A read-only one takes no lock and writes nothing.

@@ -1,7 +1,8 @@
-"""What a fork asks of the session it continues from: checks of its base, and the anchoring of its prefix.
+"""What a fork asks of the session it continues from, and a pin of the one it pins in: that the path there is anchored.
 
 A name from outside is anchored (architecture §3): what of the path still lies in a journal is published as objects
-before the fork has its name, so that the origin may go. The caller holds the store lock shared.
+before the fork, or the ref, has its name, so that the origin may go. The caller holds the store lock shared. Owns the
+checks of a fork's base too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from agentsession_cas.sessions.opening import Snapshot
 from agentsession_cas.sessions.records import publish_records
 from agentsession_cas.sessions.rowmaker import digest_of
 
-__all__ = ["anchor", "check_base", "require_media"]
+__all__ = ["anchor", "anchor_path", "check_base", "require_media"]
 
 
 def require_media(header: Header, origin: Header) -> None:
@@ -73,12 +74,20 @@ def _check_path(origin: Snapshot, position: int, early: bool) -> None:
 
 
 def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, base: str) -> bytes:
-    """Make the path to ``base`` durable; returns the raw context hash there.
+    """Make the path to ``base`` durable; returns the raw context hash there. ``directory`` is the origin's."""
+    found = anchor_path(fs, objects, directory, origin, base)
+    if found >= origin.source.base_count:
+        return origin.source.context_digest(found)
+    return digest_of(context_hash_at(origin.source, found))
 
-    ``directory`` is the origin's: its journal is committed through the base, then what lies in it becomes objects.
+
+def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, entry: str) -> int:
+    """Make the path to ``entry`` durable; returns its position. ``directory`` is the origin's.
+
+    The journal there is committed through the entry first, then what lies in it becomes objects.
     """
     source, table = origin.source, origin.source.table
-    position = found = source.find(base)
+    position = found = source.find(entry)
     records: list[Record] = []
     while position >= source.base_count and source.number(position) >= table.base:
         records.append(table.pending[source.number(position) - table.base])
@@ -92,5 +101,4 @@ def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, ba
         publish_records(objects, records)
     if found >= source.base_count:
         fs.sync_dir(directory)  # the journal that was read may be one whose name its writer has yet to make durable
-        return source.context_digest(found)
-    return digest_of(context_hash_at(source, found))
+    return found

@@ -1,0 +1,124 @@
+"""The logs of refs: every update of a name, kept when the ref is gone (store.md A6).
+
+A name's log is a directory of segments, each named by the number of its first record. Only the newest is written, whole
+and under a rename, so that a crash leaves the old one or the new; one that is long or damaged is left as it is and the
+next begins. Invariants: a record is durable before its ref moves; so the newest may be of an update that never came to
+be, and the next update takes its place. Writing needs the refs lock, reading none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.refnames import ref_file
+from agentsession_cas.effects.durable import ensure_dir, swap
+from agentsession_cas.effects.host import Host
+from agentsession_cas.errors import Corrupt, Damaged, NoFile, NotRegular
+from agentsession_cas.sessions.reffile import Held, LogRecord, RefUpdate, decode_record, encode_record
+
+__all__ = ["SEGMENT_SIZE", "RefLog"]
+
+SEGMENT_SIZE: Final = 16 * 1024
+"""Bytes from which on a segment is left as it is."""
+
+
+class _Segment(NamedTuple):
+    """A segment as read: its whole lines. ``damaged`` tells that one does not read which is not the last."""
+
+    path: str
+    records: list[LogRecord]
+    lines: list[bytes]
+    damaged: bool
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.lines))
+
+
+class RefLog:
+    """The logs below ``directory``; files are staged in ``tmp``."""
+
+    def __init__(self, host: Host, directory: str, tmp: str) -> None:
+        self._host = host
+        self._directory = directory
+        self._tmp = tmp
+
+    def directory_of(self, name: str) -> str:
+        """Where the log of a name lies."""
+        return f"{self._directory}/{ref_file(name)}"
+
+    def records(self, name: str) -> Iterator[LogRecord]:
+        """The records of a name, newest first, one that never came to be included.
+
+        Raises Damaged where one does not read that is not the last.
+        """
+        for first in reversed(self.segments(name)):
+            segment = self._read(name, first)
+            if segment.damaged:
+                raise Damaged(
+                    "the ref log has records that do not read",
+                    where=segment.path,
+                    next_step="the ref itself is not affected; newer updates are in the segments behind this one",
+                )
+            yield from reversed(segment.records)
+
+    def add(self, held: Held | None, update: RefUpdate) -> int:
+        """Make the record of an update durable, for a ref that holds ``held``; returns the update's number."""
+        name = update.name
+        segments = self.segments(name)
+        if not segments:
+            ensure_dir(self._host.fs, self._directory)
+            ensure_dir(self._host.fs, self.directory_of(name))
+        newest = self._read(name, segments[-1]) if segments else None
+        number = self._next(name, held, segments, newest)
+        lines: list[bytes] = []
+        first = number
+        if newest is not None and not newest.damaged and newest.size < SEGMENT_SIZE:
+            pairs = zip(newest.records, newest.lines, strict=True)
+            lines = [line for record, line in pairs if record.number < number]
+            first = segments[-1]
+        lines.append(encode_record(LogRecord(number, update)))
+        swap(self._host, self._tmp, f"{self.directory_of(name)}/{first}", b"".join(lines))
+        return number
+
+    def segments(self, name: str) -> list[int]:
+        """The numbers that the segments of a name begin with, in order."""
+        try:
+            files = self._host.fs.listdir(self.directory_of(name))
+        except (NoFile, NotRegular):
+            return []
+        return sorted(int(file) for file in files if file.isascii() and file.isdigit() and file == str(int(file)))
+
+    def _next(self, name: str, held: Held | None, segments: list[int], newest: _Segment | None) -> int:
+        """The number of the next update: past every one that came to be, and in the place of one that did not."""
+        known = newest.records[-1] if newest is not None and newest.records else None
+        if known is None and len(segments) > 1:
+            known = next(iter(self._read(name, segments[-2]).records[::-1]), None)
+        above = segments[-1] if newest is not None and newest.damaged else 0
+        number = held.number if held is not None else 0
+        if known is not None:
+            number = max(number, known.number - 1 if _never_was(held, known) else known.number)
+        return max(number, above) + 1
+
+    def _read(self, name: str, first: int) -> _Segment:
+        path = f"{self.directory_of(name)}/{first}"
+        *lines, cut = (self._host.fs.read(path) or b"").split(b"\n")
+        records: list[LogRecord] = []
+        whole: list[bytes] = []
+        bad: list[int] = []
+        for at, line in enumerate(lines):
+            try:
+                records.append(decode_record(name, line))
+                whole.append(line + b"\n")
+            except Corrupt:
+                bad.append(at)
+        torn = bad == [len(lines) - 1] and not cut
+        return _Segment(path, records, whole, damaged=bool(bad) and not torn)
+
+
+def _never_was(held: Held | None, newest: LogRecord) -> bool:
+    """Whether the newest record is of an update that a crash cut before the ref moved."""
+    if held is not None:
+        return newest.number > held.number
+    return newest.update.old is None and newest.update.new is not None
