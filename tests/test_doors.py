@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from agentsession_cas import Draft, Harness, Session, SessionWriter, Store, entry, read_file, scan_file, write_file
+from agentsession_cas import Draft, Harness, RefTarget, Session, SessionWriter, Store, entry, read_file, scan_file, write_file
 from agentsession_cas.core.jsonl import projection_lines, read_session
 from agentsession_cas.errors import AgentSessionError, BadInput, NoEntry
 
@@ -113,6 +113,7 @@ def test_one_wrong_value_for_a_method_of_the_store(name: str, tmp_path: Path, mo
     good = {
         "session": store.read("held") if name == "origin_dispatches" else "held",
         **dict.fromkeys(("entry", "call", "parent", "call_id", "expected", "to", "profile", "name"), "x"),
+        **({"expected": None, "next": RefTarget("held")} if name == "update_ref" else {}),
         "rewrite": str, "data": b"x", "source": [b"{}"], "target": "out.jsonl",
     }
     for arguments in _one_wrong(getattr(store, name), good):
