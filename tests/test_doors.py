@@ -10,7 +10,18 @@ from typing import Any, Final
 
 import pytest
 
-from agentsession_cas import Draft, Harness, RefTarget, Session, SessionWriter, Store, entry, read_file, scan_file, write_file
+from agentsession_cas import (
+    Draft,
+    Harness,
+    RefTarget,
+    Session,
+    SessionWriter,
+    Store,
+    entry,
+    read_file,
+    scan_file,
+    write_file,
+)
 from agentsession_cas.core.jsonl import projection_lines, read_session
 from agentsession_cas.errors import AgentSessionError, BadInput, NoEntry
 
