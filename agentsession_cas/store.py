@@ -43,6 +43,7 @@ from agentsession_cas.exchange.intake import read_source, take_session
 from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
+from agentsession_cas.exchange.watching import Watching
 from agentsession_cas.layout import Layout, root_of
 from agentsession_cas.maintenance.repack import tidy
 from agentsession_cas.maintenance.upkeep import Upkeep
@@ -59,7 +60,7 @@ from agentsession_cas.sessions.wake import wake
 __all__ = ["Store"]
 
 
-class Store(Names, Redactions, Upkeep):
+class Store(Names, Redactions, Watching, Upkeep):
     """A store on a host. Open one with :meth:`open` or :meth:`memory`; close it, or use it as a context manager.
 
     Threads may share a store. A read-only one takes no lock and writes nothing.

@@ -50,6 +50,7 @@ _VERBS: Final = {
     "calls": ("look", "Show what happened to each tool call."),
     "runs": ("look", "Show the runs of the harness loop."),
     "queue": ("look", "Show accepted inputs that are still owed."),
+    "follow": ("follow", "Watch a session being written."),
     "verify": ("check", "Check sessions or files: ids, requests, records."),
     "fsck": ("check", "Check everything the store holds."),
     "stats": ("check", "Count what the store holds, and its bytes."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -183,6 +184,15 @@ class Output:
         """Let a reader have what was printed so far."""
         with writing():
             sys.stdout.flush()
+
+    def is_heard(self) -> bool:
+        """Whether the reader of stdout is still there, as far as can be told without a word to it."""
+        try:
+            ear = select.poll()
+            ear.register(sys.stdout.fileno(), 0)
+            return not ear.poll(0)
+        except (OSError, ValueError):
+            return True
 
     def say(self, *parts: Part) -> None:
         """Print a line that only confirms what was asked for: left out under ``--quiet``."""
