@@ -40,6 +40,8 @@ _VERBS: Final = {
     "head": ("sessions", "Show or move the head of a session."),
     "fork": ("sessions", "Begin a session that continues from an entry of another."),
     "continue": ("continuing", "Roll a session over into a successor."),
+    "refs": ("refs", "List names and what they stand for."),
+    "ref": ("refs", "Show, move or delete a name."),
     "delete": ("sessions", "Remove a session."),
     "append": ("sessions", "Append entries from stdin."),
     "redact": ("redact", "Make or grow a redacted copy of a session."),
@@ -97,20 +99,24 @@ class App:
                 return None
             raise
 
-    def session(self, argument: str) -> Session:
-        """A session to look at: one of the store, or one in a file. A last line that was cut short is told of."""
-        from agentsession_cas.cli.resolve import is_file_argument, open_file, resolve_session
+    def session(self, argument: str) -> tuple[Session, str]:
+        """A session to look at, of the store or in a file, and the entry to look at unless another is named.
+
+        That is what a ref pins, else ``HEAD``. A last line that was cut short is told of.
+        """
+        from agentsession_cas.cli.resolve import is_file_argument, open_file, resolve_target
 
         store = self.store_beside(argument)
         if store is not None and not is_file_argument(argument, store):
-            return store.read(resolve_session(store, argument))
+            name, pinned = resolve_target(store, argument)
+            return store.read(name), pinned or "HEAD"
         from agentsession_cas.core.jsonl import read_session
 
         with open_file(argument) as file:
             session = read_session(file)
         if session.truncated is not None:
             self.out.note(f"note: line {session.truncated.line} of {argument} was cut short and is left out")
-        return session
+        return session, "HEAD"
 
 
 def _note_option(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -183,8 +189,8 @@ class _Verbs(click.Group):
 def cli(context: click.Context) -> None:
     """Sessions of AI agents in a content-addressed store, laid out like git.
 
-    SESSION is an id or the first characters of one, and where it makes sense a .jsonl file, or - for stdin. ENTRY is an
-    id or its first hex digits, HEAD, ROOT, or ENTRY~n for the n-th before it. The store is --store, else
+    SESSION is an id or the first characters of one, ref:NAME, and where it makes sense a .jsonl file, or - for stdin.
+    ENTRY is an id or its first hex digits, HEAD, ROOT, or ENTRY~n for the n-th before it. The store is --store, else
     $AGENTSESSION_STORE, else the nearest .agentsession here or above, else your own.
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 integrity problem, 4 conflict, 10 no store, 11 locked, 130 interrupted.

@@ -66,15 +66,15 @@ def diff_verb(app: App, first: str, second: str, everything: bool, requests: boo
 def _side(app: App, argument: str, everything: bool) -> _Side:
     """What an argument names; ``@`` may stand in a session's id too."""
     from agentsession_cas.cli.resolve import resolve_entry
-    from agentsession_cas.errors import NoFile, NotFound
+    from agentsession_cas.errors import NoFile, NotFound, RefName
 
     name, at, entry = argument.rpartition("@")
     try:
-        session, entry = app.session(argument), "HEAD"
-    except (NotFound, NoFile):
+        session, entry = app.session(argument)
+    except (NotFound, NoFile, RefName):
         if not at or not name:
             raise
-        session = app.session(name)
+        session, _ = app.session(name)
     leaf = resolve_entry(session, entry)
     return _Side(session, leaf, list(session) if everything else session.path(leaf))
 

@@ -20,32 +20,32 @@ __all__ = ["calls_verb", "context_verb", "log_verb", "queue_verb", "runs_verb", 
 _LOG_COLUMNS: Final = 100
 _LINE_COLUMNS: Final = 72
 
-_at_option = click.option("--at", metavar="ENTRY", default="HEAD", help="At this entry; by default the head.")
+_at_option = click.option("--at", metavar="ENTRY", help="At this entry; by default the head, or what a ref pins.")
 
 
-def _leaf(session: Session, at: str) -> str:
-    """The id of the entry to look at, "" for the universal root."""
+def _leaf(session: Session, at: str | None, here: str = "") -> str:
+    """The id of the entry to look at, "" for the universal root: ``here`` unless one is named."""
     from agentsession_cas.cli.resolve import resolve_entry
 
-    return resolve_entry(session, at)
+    return resolve_entry(session, here if at is None else at)
 
 
 @command("show")
 @click.argument("name", metavar="SESSION")
 @click.argument("entry", required=False, default="")
 @_at_option
-def show_verb(app: App, name: str, entry: str, at: str) -> None:
+def show_verb(app: App, name: str, entry: str, at: str | None) -> None:
     """Read a session as a conversation, up to its head or --at an entry; or see one ENTRY whole."""
     from agentsession_cas.core.source import path_positions
 
-    session = app.session(name)
+    session, here = app.session(name)
     source = session.source
     if entry:
         positions = [session.position(_leaf(session, entry))]
         if positions[0] < 0:
             raise click.UsageError("the universal root is no entry to show")
     else:
-        positions = path_positions(source, session.position(_leaf(session, at)))
+        positions = path_positions(source, session.position(_leaf(session, at, here)))
     if app.as_json:
         for position in positions:
             app.out.emit({"entry": source.entry(position).members()})
@@ -83,9 +83,10 @@ def log_verb(app: App, name: str, graph: bool, oneline: bool, everything: bool, 
     """List the entries of a session, newest first, with what marks them: HEAD, the base, labels."""
     from agentsession_cas.core.source import walk_back
 
-    session = app.session(name)
+    session, here = app.session(name)
     source = session.source
-    positions = range(len(source) - 1, -1, -1) if everything else walk_back(source, session.leaf_position)
+    start = session.position(_leaf(session, here))
+    positions = range(len(source) - 1, -1, -1) if everything else walk_back(source, start)
     wanted: Iterable[int] = positions if count is None else (at for at, _ in zip(positions, range(count), strict=False))
     if app.as_json:
         labels = session.labels()
@@ -152,10 +153,10 @@ def _marks(session: Session, position: int, labels: dict[str, str]) -> Styled:
 @click.argument("name", metavar="SESSION")
 @_at_option
 @click.option("--request", "only_request", is_flag=True, help="The request alone, as JSON to send.")
-def context_verb(app: App, name: str, at: str, only_request: bool) -> None:
+def context_verb(app: App, name: str, at: str | None, only_request: bool) -> None:
     """Show what a model call at the head, or --at an entry, receives, and the hash that will prove it."""
-    session = app.session(name)
-    leaf = _leaf(session, at)
+    session, here = app.session(name)
+    leaf = _leaf(session, at, here)
     context = session.context(leaf)
     if app.as_json:
         app.out.emit(_context_json(leaf, context))
@@ -208,10 +209,10 @@ def _context(leaf: str, context: Context) -> Iterator[tuple[Part, ...]]:
 @command("calls")
 @click.argument("name", metavar="SESSION")
 @_at_option
-def calls_verb(app: App, name: str, at: str) -> None:
+def calls_verb(app: App, name: str, at: str | None) -> None:
     """Show what happened to each tool call on the path: completed, in flight, never started, and so on."""
-    session = app.session(name)
-    found = [call.to_json(session.header) for call in session.calls(_leaf(session, at))]
+    session, here = app.session(name)
+    found = [call.to_json(session.header) for call in session.calls(_leaf(session, at, here))]
     if app.as_json:
         app.out.emit({"calls": found})
         return
@@ -237,10 +238,10 @@ def _call_line(call: dict[str, Any]) -> tuple[Part, ...]:
 @command("runs")
 @click.argument("name", metavar="SESSION")
 @_at_option
-def runs_verb(app: App, name: str, at: str) -> None:
+def runs_verb(app: App, name: str, at: str | None) -> None:
     """Show the runs on the path: what began them, what ended them, and whether the record agrees."""
-    session = app.session(name)
-    found = session.runs(_leaf(session, at))
+    session, here = app.session(name)
+    found = session.runs(_leaf(session, at, here))
     if app.as_json:
         app.out.emit({"runs": [run.to_json(session.source) for run in found]})
     else:
@@ -263,13 +264,13 @@ def _run_line(run: Run) -> tuple[Part, ...]:
 @command("queue")
 @click.argument("name", metavar="SESSION")
 @_at_option
-def queue_verb(app: App, name: str, at: str) -> None:
+def queue_verb(app: App, name: str, at: str | None) -> None:
     """Show the inputs a harness accepted and still owes the conversation."""
     from agentsession_cas.cli.words import item_said, short
     from agentsession_cas.core.queue import queued_json
 
-    session = app.session(name)
-    found = [queued_json(entry) for entry in session.pending_queued(_leaf(session, at))]
+    session, here = app.session(name)
+    found = [queued_json(entry) for entry in session.pending_queued(_leaf(session, at, here))]
     if app.as_json:
         app.out.emit({"queued": found})
         return

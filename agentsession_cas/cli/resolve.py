@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from agentsession_cas.errors import DiskError, NoEntry, NoFile, NoRef, NoSession, NoStore, NotRegular, Usage
+from agentsession_cas.errors import DiskError, NoEntry, NoFile, NoSession, NoStore, NotRegular, Usage
 
 if TYPE_CHECKING:
     from agentsession_cas.core.source import EntrySource
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentsession_cas.store import Store
 
 __all__ = [
+    "REF",
     "STDIN",
     "STORE_DIRECTORY",
     "STORE_VARIABLE",
@@ -32,9 +33,12 @@ __all__ = [
     "open_store",
     "resolve_entry",
     "resolve_session",
+    "resolve_target",
 ]
 
 STDIN: Final = "-"
+REF: Final = "ref:"
+"""What a session begins with that is named by a ref."""
 STORE_VARIABLE: Final = "AGENTSESSION_STORE"
 STORE_DIRECTORY: Final = ".agentsession"
 """What ``init`` without a path makes, and what is looked for here and above, as git does with ``.git``."""
@@ -137,18 +141,26 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 def resolve_session(store: Store, argument: str) -> str:
-    """The id of the session an argument names: an id, or a unique prefix of one. Raises NoSession, Usage, NoRef."""
+    """The id of the session an argument names. Raises as :func:`resolve_target` does."""
+    return resolve_target(store, argument)[0]
+
+
+def resolve_target(store: Store, argument: str) -> tuple[str, str]:
+    """The session an argument names, and the entry it pins, "" for none: an id, a unique prefix of one, ``ref:NAME``.
+
+    Raises NoSession, also for a ref whose session is gone, NoRef, RefName, Usage.
+    """
     if not argument or not _is_text(argument):
         raise Usage("a session id is text, in UTF-8", where=argument, next_step="see `agentsession-cas list`")
     if store.holds(argument):
-        return argument
-    if argument.startswith("ref:"):
-        raise NoRef("this version keeps no refs", where=argument, next_step="name the session by its id")
+        return argument, ""
+    if argument.startswith(REF):
+        return store.resolve_ref(argument.removeprefix(REF))
     found = sorted(each for each in store.session_ids() if each.startswith(argument))
     if found and len(argument) < _PREFIX_MIN:
         raise NoSession("the beginning of an id is too short", where=argument, next_step=_MORE)
     if found:
-        return _only(found, argument, "sessions")
+        return _only(found, argument, "sessions"), ""
     raise NoSession("the store holds no such session", where=argument, next_step="see `agentsession-cas list`")
 
 
