@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["calls_verb", "context_verb", "log_verb", "queue_verb", "runs_verb", "show_verb"]
 
 _LOG_COLUMNS: Final = 100
+_KIND_COLUMNS: Final = 32
 _LINE_COLUMNS: Final = 72
 
 _at_option = click.option("--at", metavar="ENTRY", help="At this entry; by default the head, or what a ref pins.")
@@ -128,7 +129,7 @@ def _log(session: Session, positions: Iterable[int], *, graph: bool, oneline: bo
                 yield (above,)
             rails = f"{rail.beside} "
         said = entry_line(entry)
-        middle = f" {said.who}:" if oneline else f" {clock_time(entry.ts)} {clip(said.who, 14):<14}"
+        middle = f" {said.who}:" if oneline else f" {clock_time(entry.ts)} {clip(said.who, _KIND_COLUMNS):<14}"
         yield (
             rails,
             Styled(short(entry.id), colour="yellow"),

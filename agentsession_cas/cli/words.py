@@ -21,7 +21,7 @@ from agentsession_cas.core.types.links import LinkView
 from agentsession_cas.core.types.notes import CustomView, InfoView, LabelView, OutcomeView
 from agentsession_cas.core.types.responses import ResponseView
 from agentsession_cas.core.types.runs import QueuedView, RunView
-from agentsession_cas.core.types.views import view
+from agentsession_cas.core.types.views import ExtensionView, view
 
 __all__ = ["Said", "clock_time", "entry_line", "item_said", "passage", "short"]
 
@@ -156,6 +156,8 @@ def _note(seen: object) -> str:
             return _joined(seen.rel, told, seen.session, seen.url, f"by {seen.call_id}" if seen.call_id else "", on)
         case CustomView():
             return seen.ns
+        case ExtensionView():
+            return canonical(seen.body).decode()
         case _:
             return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from agentsession_cas.errors import BadInput, BadTimestamp
 from agentsession_cas.ledger import (
     Artifact,
+    MemoryRepository,
     Metadata,
     Reasoning,
     RecordedThread,
@@ -257,10 +259,21 @@ def test_turn_ids() -> None:
 @pytest.mark.parametrize("value", [None, 5, b"x", [], object()])
 def test_wrong_values_at_the_door(value: Any) -> None:
     thread = _thread()
-    for act in (thread.save_turn, thread.set_current_tip, lambda x: thread.append(x),
-                lambda x: thread.append("user", x), lambda x: thread.set_control(x, "skip"), lambda x: thread.set_control("x", x),
-                lambda x: thread.set_parent("x", x), lambda x: thread.meta().set("x", x), Turn, artifact_of,
-                lambda x: View(thread, [x]), lambda x: RecordedThread(thread, x)):  # fmt: skip
+    acts: list[Callable[[Any], object]] = [
+        thread.save_turn,
+        thread.set_current_tip,
+        lambda x: thread.append(x),
+        lambda x: thread.append("user", x),
+        lambda x: thread.set_control(x, "skip"),
+        lambda x: thread.set_control("x", x),
+        lambda x: thread.set_parent("x", x),
+        lambda x: thread.meta().set("x", x),
+        lambda x: View(thread, [x]),
+        lambda x: RecordedThread(MemoryRepository(), x),
+        Turn,
+        artifact_of,
+    ]
+    for act in acts:
         with pytest.raises(BadInput):
             act(value)
     assert thread.all_turns() == []
