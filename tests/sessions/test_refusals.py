@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -263,6 +263,23 @@ def test_a_batch_with_a_refused_entry_changes_nothing(bench: Bench, name: str) -
     refuse(bench, bench.session, error, entry.user("first"), message(parent=bench.ids["root"]), refused)
     results = bench.session.append_batch([entry.user("first"), call_of("new")])
     assert [each.outcome for each in results] == ["continued", "continued"]
+
+
+@pytest.mark.parametrize("name", [*FORM, *RULES])
+def test_a_refused_append_raises_no_format(bench: Bench, name: str) -> None:
+    """A session of an earlier minor stays at it, on disk too; the next append that is accepted raises it."""
+    lines = [line.replace(b"agentsession/0.14", b"agentsession/0.11") for line in projection_lines(bench.session)]
+    for session in (bench.fork, bench.session):
+        session.close()
+        bench.store.delete(session.id)
+    bench.store.import_file(b"\n".join(lines), as_record=True)
+    with bench.store.open_session("main") as session:
+        early = replace(bench, session=session)
+        error, make = {**FORM, **RULES}[name]
+        refuse(early, session, error, make(early))
+        assert session.header.format == "agentsession/0.11"
+        session.append(entry.user("and on it goes"))
+        assert session.header.format == "agentsession/0.14"
 
 
 def test_what_a_batch_wrote_before_counts(bench: Bench) -> None:
