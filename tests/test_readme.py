@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 import agentsession_cas
-from agentsession_cas import ALL_RECORDS, SessionWriter, Store, entry, errors
+from agentsession_cas import ALL_RECORDS, Session, SessionWriter, Store, entry, errors
 from agentsession_cas.cli.app import cli
 from agentsession_cas.core.facts import CODES
 from agentsession_cas.core.header import FORMAT
@@ -117,3 +117,11 @@ def test_every_public_name_is_named() -> None:
     for name in agentsession_cas.__all__:
         assert f"`{name}" in README, name
     assert FORMAT in README
+
+
+def test_every_public_method_is_named() -> None:
+    """What a store and a session can do is in their tables; a snapshot is what ``read`` is made of."""
+    for kind in (Store, Session, SessionWriter):
+        names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+        missing = [name for name in names if not re.search(rf"`(Store\.|session\.)?{name}\(", README)]
+        assert missing in ([], ["snapshot"]), kind
