@@ -45,6 +45,9 @@ MERGES: dict[str, tuple[Any, Json]] = {
     "rule of another form": ({"reasoning": 5, "items": ["c"]}, FULL),
     "items in first-seen order": ({"items": ["c", "", "a", "c"]}, {**FULL, "items": ["a", "b", "c"]}),
     "items of another form": ({"items": ["c", 5]}, FULL),
+    "items no list": ({"items": "abc"}, FULL),
+    "items no list at all": ({"items": 5}, FULL),
+    "outputs items of another form": ({"outputs": {"text": "cut", "items": [5]}}, FULL),
     "outputs": (
         {"outputs": {"text": "cut", "items": ["p", "o"]}},
         {**FULL, "outputs": {"text": "cut", "items": ["o", "p"]}},
@@ -59,7 +62,9 @@ MERGES: dict[str, tuple[Any, Json]] = {
         {"images": {"keep": 0, "placeholder": ""}},
         {**FULL, "images": {"keep": 0, "placeholder": ""}},
     ),
-    "images both": ({"images": {**KEEP, **BEFORE}}, FULL),
+    "images both": ({"images": {"keep": 1, "before": "e9", "placeholder": "x"}}, FULL),
+    "images before another form": ({"images": {"before": 5, "placeholder": "x"}}, FULL),
+    "images both, one null": ({"images": {**BEFORE, "keep": None}}, {**FULL, "images": BEFORE}),
     "images negative": ({"images": {"keep": -1, "placeholder": "x"}}, FULL),
     "images true": ({"images": {"keep": True, "placeholder": "x"}}, FULL),
     "images fraction": ({"images": {"keep": 1.5, "placeholder": "x"}}, FULL),
@@ -104,6 +109,7 @@ DELTAS: dict[str, tuple[Json, Json, Json | None]] = {
         {"outputs": {"text": "u", "items": ["o"]}},
         {"outputs": {"text": "u"}},
     ),
+    "outputs text from nothing": ({}, {"outputs": {"text": "t"}}, {"outputs": {"text": "t"}}),
     "images changed": ({"images": KEEP}, {"images": BEFORE}, {"images": BEFORE}),
 }
 
@@ -276,6 +282,13 @@ def test_what_no_item_entry_gives_is_never_reached() -> None:
         "images": {"keep": 0, "placeholder": "[image]"},
     }
     assert sent(omit, given_slots, foreign={0, 1}) == ([slot.item for slot in given_slots], [], [])
+
+
+def test_a_part_that_is_no_object_is_no_image() -> None:
+    given_slots = slots(user("input_image", image(1)))
+    items, _, replaced = sent({"images": {"keep": 0, "placeholder": "p"}}, given_slots)
+    assert items[0]["content"] == ["input_image", {"type": "input_text", "text": "p"}]
+    assert replaced[0]["parts"] == 1
 
 
 def test_images_elsewhere_are_not_parts() -> None:

@@ -146,6 +146,18 @@ def test_the_sessions_grown_hold_everything() -> None:
             held[f"verdict {entry.body['verdict']}" if entry.type == "decision" else ""] += 1
             held[f"reason {entry.body['reason']}" if entry.body.get("phase") == "end" else ""] += 1
             held["normalised"] += "normalised" in entry.body
+            for element in entry.body.get("instructions_parts", ()):
+                held.update(f"part by {name}" for name in ("text", "hash", "keep") if name in element)
+            for element in entry.body.get("instructions_omitted") or ():
+                held.update(f"omitted by {name}" for name in ("id", "keep", "of") if name in element)
+            held.update(f"link {entry.body['rel']}" for _ in [0] if entry.type == "link")
+            held.update(name for name in ("failed", "from_link", "queued_from", "cancel") if name in entry.body)
+        held["branches"] += len(author.session.leaves()) - 1
+        for response in author.hashed:
+            context = author.session.request_context(response)
+            held.update(f"{each['reason']} changed" for each in (*context.omitted, *context.replaced))
+            held["parts sent"] += bool(context.settings.instructions_parts)
+            held["summaries sent"] += "compaction" in {author.session.entry(each).type for each in context.entries}
         for leaf in author.session.leaves():
             for call in author.session.calls(leaf):
                 held[f"state {call.state(author.session.header)}"] += 1
@@ -157,5 +169,10 @@ def test_the_sessions_grown_hold_everything() -> None:
         *(f"reason {each}" for each in ("done", "stopped", "interrupted", "input_required", "aborted", "error")),
         *(f"state {each}" for each in ("completed", "answered", "rejected", "held", "in_flight", "never_started")),
         "state unknown",
+        *(f"part by {each}" for each in ("text", "hash", "keep")),
+        *(f"omitted by {each}" for each in ("id", "keep", "of")),
+        *(f"link {each}" for each in ("subsession", "peer", "judged_by")),
+        *(f"{each} changed" for each in ("items", "other_models", "outputs", "images")),
+        *("failed", "from_link", "queued_from", "cancel", "branches", "parts sent", "summaries sent"),
     ]
     assert {each: held[each] for each in wanted if held[each] < 5} == {}

@@ -79,6 +79,16 @@ def test_a_repeated_call_id_is_refused_on_any_branch() -> None:
     accepted(tape, "item", function_call("c2"))
 
 
+def test_a_call_id_that_no_call_has_is_free_whatever_else_names_it() -> None:
+    tape = Tape()
+    root = tape.user()
+    tape.output("c9")
+    tape.decide(root, "hold", "c9")
+    tape.dispatch(root, "c9")
+    tape.link("peer", "s", call_id="c9")
+    accepted(tape, "item", function_call("c9"))
+
+
 def test_a_call_id_of_the_prefix_counts() -> None:
     tape = Tape()
     tape.call("c1")
@@ -192,6 +202,31 @@ def test_a_wrong_target_in_the_file_does_not_hide_what_it_says_of_the_call() -> 
     tape.decide(other, "reject", "c1")
     accepted(tape, "dispatch", dispatch(tape, call))
     refused(tape, "dispatch", dispatch(tape, other, "c0"), CallRejected)
+
+
+@pytest.mark.parametrize("named", ["nothing", "a message", "a call of another branch"])
+def test_what_names_no_call_of_its_path_is_of_the_latest_with_its_call_id(named: str) -> None:
+    tape = Tape()
+    root = tape.user()
+    aside = tape.call("c2")
+    tape.branch(root)
+    call = tape.call("c1")
+    target = {"nothing": NOWHERE, "a message": tape.id(root), "a call of another branch": tape.id(aside)}[named]
+    tape.add("decision", {"call_id": "c1", "target": target, "verdict": "reject", "reason": "x"})
+    refused(tape, "dispatch", dispatch(tape, call), CallRejected)
+
+
+def test_a_refusal_says_what_and_what_next() -> None:
+    tape, call = with_history("reject")
+    for type_, body, what in (
+        ("dispatch", dispatch(tape, call), "a dispatch for a call that was rejected"),
+        ("decision", decision(tape, call, "hold"), "a decision (hold) for a call that was rejected"),
+    ):
+        with pytest.raises(CallRejected) as caught:
+            check_append(tape.source, tape.header, tape.at, facts_of(type_, body), body)
+        assert caught.value.what == what
+        assert caught.value.where == "call c1"
+        assert caught.value.next_step
 
 
 def test_a_peer_link_names_its_call_and_a_url_or_a_session() -> None:

@@ -52,6 +52,7 @@ DELTAS: dict[str, tuple[Json, Settings]] = {
     "remove": ({"tools_removed": ["a", "nobody"]}, changed(tools=(tool("b"), SEARCH))),
     "remove the nameless": ({"tools_removed": ["", None]}, BEFORE),
     "remove of another form": ({"tools_removed": "a"}, BEFORE),
+    "remove what is no name": ({"tools_removed": [{"name": "a"}, 7, "b"]}, changed(tools=(tool("a"), SEARCH))),
     "add": ({"tools_added": [tool("c")]}, changed(tools=(tool("a"), tool("b"), SEARCH, tool("c")))),
     "add of a name in force goes last": (
         {"tools_added": [tool("a", strict=True)]},

@@ -19,7 +19,9 @@ from agentsession_cas.core.runs import end_run
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import BadInput
+from agentsession_cas.sessions.handle import SessionWriter
 from tests.helpers.author import Author
+from tests.helpers.layers import Layers
 from tests.helpers.pathmodel import RunModel
 
 __all__ = ["Harness", "forked", "grown", "ticking_store"]
@@ -58,6 +60,10 @@ def ticking_store() -> Store:
 
 class Harness(Author):
     """An author that acts as an agent's harness does."""
+
+    def __init__(self, session: SessionWriter, above: Author | None = None) -> None:
+        super().__init__(session, above)
+        self.layers = Layers()
 
     def step(self, rng: random.Random) -> None:
         """Do something a harness might do now, and what that obliges it to."""
@@ -139,7 +145,7 @@ class Harness(Author):
     def configure(self, rng: random.Random) -> None:
         settings = self.session.settings()
         body: Json = {}
-        kind = rng.choice([0, 0, 1, 2, 3, 4, 5])
+        kind = rng.choice([0, 0, 0, 1, 2, 3, 4, 5])
         if kind == 0:
             body["model"] = rng.choice(["m-1", "m-2"])
         elif kind == 1:
@@ -150,18 +156,41 @@ class Harness(Author):
             body["extra"] = {rng.choice(["temperature", "acme:x"]): rng.choice([None, 0.5, 2**53 + 1, {}, []])}
             body["reasoning"] = {"effort": rng.choice(["low", "high"]), "summary": None}
         elif kind == 3:
-            want = [_part(id_, rng) for id_ in rng.sample("abcdefgh", rng.randrange(9))]
-            body.update(settings.instructions_delta(want) or {})
+            self._compose(rng)
+            return
         elif kind == 4:
-            size = 10_000 + rng.randrange(2)
-            omitted = [{"id": id_, "reason": "budget", "size": size} for id_ in rng.sample("rstu", 3)]
-            delta = settings.omitted_delta(rng.choice([omitted, []]))
-            body.update({} if delta is None else {"instructions_omitted": delta})
+            self._leave_out(rng)
+            return
         else:
             self._replace_settings(rng)
             return
         if body:
             self.append(Draft("config", body))
+
+    def hand_over(self, rng: random.Random) -> None:
+        """Layers change from call to call, and come back."""
+        for _ in range(5):
+            (self._compose if rng.random() < 0.5 else self._leave_out)(rng)
+            if rng.random() < 0.3:
+                self.call_model(rng)
+
+    def _compose(self, rng: random.Random) -> None:
+        """Put other instruction parts in force, by the smallest change."""
+        settings = self.session.settings()
+        want = self.layers.parts(list(settings.instructions_parts), rng)
+        delta = settings.instructions_delta(want)
+        if delta is not None:
+            self.append(Draft("config", delta))
+        assert list(self.session.settings().instructions_parts) == want
+
+    def _leave_out(self, rng: random.Random) -> None:
+        """Put another list of omitted parts in force, by the smallest change."""
+        settings = self.session.settings()
+        want = self.layers.omitted(list(settings.instructions_omitted), rng)
+        delta = settings.omitted_delta(want)
+        if delta is not None:
+            self.append(Draft("config", {"instructions_omitted": delta}))
+        assert list(self.session.settings().instructions_omitted) == want
 
     def _replace_settings(self, rng: random.Random) -> None:
         parts = [_part(id_, rng) for id_ in "ab"]
@@ -177,13 +206,14 @@ class Harness(Author):
     def omit(self, rng: random.Random) -> None:
         items = [name for name in self.here.entries if self.session.entry(name).type == "item"]
         some = rng.sample(items, min(len(items), 2))
+        outputs = [name for name in items if self.session.entry(name).call_id and name not in self.here.calls][-2:]
         want: Json = rng.choice(
             [
                 {},
                 {"reasoning": "other_models"},
                 {"reasoning": "other_models"},
                 {"items": some},
-                {"outputs": {"text": "(left out)", "items": some}},
+                {"outputs": {"text": "(left out)", "items": outputs or some}},
                 {"images": {"keep": rng.randrange(3), "placeholder": "[image]"}},
                 {"images": {"before": some[0] if some else "x", "placeholder": "[image]"}},
             ]
@@ -291,10 +321,10 @@ class Harness(Author):
 
     def link(self, rng: random.Random) -> None:
         pending = [call.call_id for call in self.here.calls.values()]
-        kind = rng.randrange(5)
-        if kind == 0 and self.here.callees:
+        kind = rng.randrange(6)
+        if kind < 2 and self.here.callees:
             self.append(entry.cancel_sent(self.session.entry(rng.choice(list(self.here.callees)))))
-        elif kind == 1 and self.here.entries:
+        elif kind == 2 and self.here.entries:
             self.append(entry.judged_by("judge", target=rng.choice(self.here.entries)))
         elif pending:
             call_id = rng.choice(pending)
@@ -353,7 +383,8 @@ _WEIGHTED: Final[dict[Act, int]] = {
     Harness.call_model: 6,
     Harness.begin_anew: 1,
     Harness.configure: 3,
-    Harness.omit: 2,
+    Harness.hand_over: 2,
+    Harness.omit: 3,
     Harness.compact: 1,
     Harness.decide: 7,
     Harness.hand_off_and_withdraw: 2,
