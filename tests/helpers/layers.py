@@ -1,4 +1,4 @@
-"""Instruction lists as a harness changes them from call to call: a layer edited, dropped, added, moved, or handed back."""
+"""Instruction lists as a harness changes them: a layer edited, dropped, added, moved, or handed back."""
 
 from __future__ import annotations
 

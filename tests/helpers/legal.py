@@ -143,7 +143,6 @@ class Harness(Author):
         self._record(request, {"id": self.fresh("resp"), "output": []})
 
     def configure(self, rng: random.Random) -> None:
-        settings = self.session.settings()
         body: Json = {}
         kind = rng.choice([0, 0, 0, 1, 2, 3, 4, 5])
         if kind == 0:
