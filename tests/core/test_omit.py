@@ -181,7 +181,7 @@ def image(n: int) -> Json:
 TEXT: Json = {"type": "input_text", "text": "[image]"}
 
 
-def user(*parts: Json) -> Json:
+def user(*parts: Any) -> Json:
     return {"type": "message", "role": "user", "content": list(parts)}
 
 
