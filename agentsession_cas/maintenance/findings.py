@@ -48,7 +48,7 @@ CODES: Final[dict[str, Meaning]] = {
     "missing_idx": Meaning("note", "a pack without idx; reads rebuild it", _NONE),
     "bare_idx": Meaning("note", "an idx without its pack", "delete the idx"),
     "dangling_object": Meaning("note", "an object that no session needs", _SWEEP),
-    "dangling_unknown": Meaning("note", "a session does not read whole, so dangling objects cannot be told", _REPAIR),
+    "dangling_unknown": Meaning("note", "a session or ref does not read, so dangling objects cannot be told", _REPAIR),
     # a session's files
     "bad_header": Meaning("error", "the header is absent or damaged", _REPAIR),
     "misnamed_session": Meaning("error", "a directory by another name than its session's", "rename the directory"),
@@ -78,6 +78,13 @@ CODES: Final[dict[str, Meaning]] = {
     "repeated_entry": Meaning("error", "a session holds an entry twice", _REPORT),
     "base_rule": Meaning("error", "an entry hangs where the base rule forbids, or the base is a leaf label", _REPORT),
     "bad_convergence": Meaning("error", "parents that name no entry before it", _REPORT),
+    # refs
+    "ref_bad": Meaning("error", "a ref that does not read, or in another's place", "set it anew, as its log says"),
+    "ref_clash": Meaning("error", "two refs, one under the other, or alike but for case", "delete one of them"),
+    "ref_dangling": Meaning("warning", "a ref whose session is gone", "move the ref, or delete it"),
+    "ref_pin_missing": Meaning("error", "no good copy of an entry that a ref pins, or of one above it", _RESTORE),
+    "ref_log_bad": Meaning("warning", "a ref log with records that do not read", _NONE),
+    "ref_log_gap": Meaning("warning", "a ref log that lacks updates", _NONE),
     # what entries say; codes of the ``verify`` report
     "unchecked": Meaning("note", "records, requests and links were not checked: the session does not read", _REPAIR),
     "hash_mismatch": Meaning("error", "a response's request does not hash to what was recorded", _AUTHOR),

@@ -1,6 +1,7 @@
 """fsck: walk everything a store holds and say what is wrong with it (store.md A12).
 
-Owns the order of the walk: settings, objects, each session by itself, what lies about, and at last what nothing needs.
+Owns the order of the walk: settings, objects, each session by itself, refs, what lies about, and at last what nothing
+needs.
 Read-only and without a lock, beside live writers. Damage in one place hides none in another. Objects are listed before
 the sessions are read, so that what a writer publishes meanwhile is never called dangling; an import under way may have
 its objects so called until its session is there. Memory: 32 bytes and a set's slot for each object, one body at a time.
@@ -16,6 +17,7 @@ from agentsession_cas.errors import AgentSessionError, DiskError, NoSession
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
 from agentsession_cas.maintenance.fsck_files import is_stale
+from agentsession_cas.maintenance.fsck_refs import check_refs
 from agentsession_cas.maintenance.fsck_session import check_session
 from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.objects.database import ObjectDatabase
@@ -40,6 +42,7 @@ def fsck(
     check.settings()
     check.objects()
     check.sessions()
+    check.findings += check_refs(layout, check.survey)
     check.leftovers()
     if not fast:
         check.dangling()
@@ -154,7 +157,7 @@ class _Check:
     def dangling(self) -> None:
         """Objects that no session needs, if that can be told."""
         if not self.survey.complete:
-            self._add("dangling_unknown", "a session does not read whole", self._layout.sessions)
+            self._add("dangling_unknown", "a session or a ref does not read whole", self._layout.sessions)
             return
         for place in self.survey.dangling():
             detail = f"no session needs this of the {place.space.name.lower()}"

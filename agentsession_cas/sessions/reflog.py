@@ -2,8 +2,9 @@
 
 A name's log is a directory of segments, each named by the number of its first record. Only the newest is written, whole
 and under a rename, so that a crash leaves the old one or the new; one that is long or damaged is left as it is and the
-next begins. Invariants: a record is durable before its ref moves; so the newest may be of an update that never came to
-be, and the next update takes its place. Writing needs the refs lock, reading none.
+next begins, which counts from its first number on. Invariants: a record is durable before its ref moves; so the newest
+may be of an update that never came to be, and the next update takes its place. Writing needs the refs lock, reading
+none.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, Damaged, NoFile, NotRegular
 from agentsession_cas.sessions.reffile import Held, LogRecord, RefUpdate, decode_record, encode_record
 
-__all__ = ["SEGMENT_SIZE", "RefLog"]
+__all__ = ["SEGMENT_SIZE", "RefLog", "Segment"]
 
 SEGMENT_SIZE: Final = 16 * 1024
 """Bytes from which on a segment is left as it is."""
 
 
-class _Segment(NamedTuple):
+class Segment(NamedTuple):
     """A segment as read: its whole lines. ``damaged`` tells that one does not read which is not the last."""
 
     path: str
@@ -33,6 +34,7 @@ class _Segment(NamedTuple):
 
     @property
     def size(self) -> int:
+        """Bytes of the lines that read."""
         return sum(map(len, self.lines))
 
 
@@ -41,36 +43,38 @@ class RefLog:
 
     def __init__(self, host: Host, directory: str, tmp: str) -> None:
         self._host = host
-        self._directory = directory
+        self.directory: Final = directory
         self._tmp = tmp
 
     def directory_of(self, name: str) -> str:
         """Where the log of a name lies."""
-        return f"{self._directory}/{ref_file(name)}"
+        return f"{self.directory}/{ref_file(name)}"
 
     def records(self, name: str) -> Iterator[LogRecord]:
         """The records of a name, newest first, one that never came to be included.
 
         Raises Damaged where one does not read that is not the last.
         """
+        above = 0
         for first in reversed(self.segments(name)):
-            segment = self._read(name, first)
+            segment = self.read_segment(name, first)
             if segment.damaged:
                 raise Damaged(
                     "the ref log has records that do not read",
                     where=segment.path,
                     next_step="the ref itself is not affected; newer updates are in the segments behind this one",
                 )
-            yield from reversed(segment.records)
+            yield from (record for record in reversed(segment.records) if not above or record.number < above)
+            above = first
 
     def add(self, held: Held | None, update: RefUpdate) -> int:
         """Make the record of an update durable, for a ref that holds ``held``; returns the update's number."""
         name = update.name
         segments = self.segments(name)
         if not segments:
-            ensure_dir(self._host.fs, self._directory)
+            ensure_dir(self._host.fs, self.directory)
             ensure_dir(self._host.fs, self.directory_of(name))
-        newest = self._read(name, segments[-1]) if segments else None
+        newest = self.read_segment(name, segments[-1]) if segments else None
         number = self._next(name, held, segments, newest)
         lines: list[bytes] = []
         first = number
@@ -88,20 +92,25 @@ class RefLog:
             files = self._host.fs.listdir(self.directory_of(name))
         except (NoFile, NotRegular):
             return []
-        return sorted(int(file) for file in files if file.isascii() and file.isdigit() and file == str(int(file)))
+        return sorted(int(file) for file in files if self.is_segment(file))
 
-    def _next(self, name: str, held: Held | None, segments: list[int], newest: _Segment | None) -> int:
+    def is_segment(self, file: str) -> bool:
+        """Whether a file in a log's directory is a segment by its name."""
+        return file.isascii() and file.isdigit() and file == str(int(file))
+
+    def _next(self, name: str, held: Held | None, segments: list[int], newest: Segment | None) -> int:
         """The number of the next update: past every one that came to be, and in the place of one that did not."""
         known = newest.records[-1] if newest is not None and newest.records else None
         if known is None and len(segments) > 1:
-            known = next(iter(self._read(name, segments[-2]).records[::-1]), None)
+            known = next(iter(self.read_segment(name, segments[-2]).records[::-1]), None)
         above = segments[-1] if newest is not None and newest.damaged else 0
         number = held.number if held is not None else 0
         if known is not None:
             number = max(number, known.number - 1 if _never_was(held, known) else known.number)
         return max(number, above) + 1
 
-    def _read(self, name: str, first: int) -> _Segment:
+    def read_segment(self, name: str, first: int) -> Segment:
+        """A segment; one that is not there reads as empty."""
         path = f"{self.directory_of(name)}/{first}"
         *lines, cut = (self._host.fs.read(path) or b"").split(b"\n")
         records: list[LogRecord] = []
@@ -114,7 +123,7 @@ class RefLog:
             except Corrupt:
                 bad.append(at)
         torn = bad == [len(lines) - 1] and not cut
-        return _Segment(path, records, whole, damaged=bool(bad) and not torn)
+        return Segment(path, records, whole, damaged=bool(bad) and not torn)
 
 
 def _never_was(held: Held | None, newest: LogRecord) -> bool:

@@ -16,6 +16,7 @@ from agentsession_cas.core.rows import REF_ROOT, Newest, Row, RowCode, encode_ro
 from agentsession_cas.core.zframes import train
 from agentsession_cas.effects.host import real_host
 from agentsession_cas.objects.dictionaries import Dictionaries
+from agentsession_cas.sessions.reffile import RefTarget, decode_ref, encode_ref
 from tests.helpers.damage import Bench, Forged, call_and_output, flip, record_of, row_of
 
 __all__ = ["DAMAGE", "TS", "Told", "last_of_alpha"]
@@ -397,3 +398,63 @@ def call_id_repeated(bench: Bench) -> Told:
     with bench.store() as store:
         store.import_file(b"\n".join([header.line, first.line, again.line]))
     return Told("calls", "sessions/calls")
+
+
+# --- refs ------------------------------------------------------------------------------------------------------------
+
+
+def _named(bench: Bench, name: str, *targets: RefTarget) -> Path:
+    """A ref that was moved through these; its file."""
+    with bench.store() as store:
+        before: RefTarget | None = None
+        for target in targets:
+            store.update_ref(name, before, target)
+            before = target
+        return Path(store.refs.path_of(name))
+
+
+@damage("ref_bad")
+def ref_bad(bench: Bench) -> Told:
+    flip(_named(bench, "a/b", RefTarget("alpha")), 12)
+    return Told("", "refs/a+b")
+
+
+@damage("ref_clash")
+def ref_clash(bench: Bench) -> Told:
+    _named(bench, "a/b", RefTarget("alpha"))
+    ref = _named(bench, "other", RefTarget("alpha"))
+    held = decode_ref("other", ref.read_bytes())
+    ref.with_name("a").write_bytes(encode_ref("a", held))
+    return Told("", "refs/a+b", "under another")
+
+
+@damage("ref_dangling")
+def ref_dangling(bench: Bench) -> Told:
+    _named(bench, "a", RefTarget("alpha"))
+    with bench.store() as store:
+        store.delete("alpha")
+    return Told("alpha", "refs/a")
+
+
+@damage("ref_pin_missing")
+def ref_pin_missing(bench: Bench) -> Told:
+    _named(bench, "a", RefTarget("gamma", bench.gamma[2]))
+    with bench.store() as store:
+        store.delete("gamma")
+    bench.loose("entries", bench.gamma[1]).unlink()
+    return Told("gamma", "refs/a", bench.gamma[1])
+
+
+@damage("ref_log_bad")
+def ref_log_bad(bench: Bench) -> Told:
+    _named(bench, "a", RefTarget("alpha"), RefTarget("beta"))
+    flip(bench.root / "logs" / "refs" / "a" / "1", 5)
+    return Told("", "refs/a/1")
+
+
+@damage("ref_log_gap")
+def ref_log_gap(bench: Bench) -> Told:
+    _named(bench, "a", RefTarget("alpha"), RefTarget("beta"))
+    path = bench.root / "logs" / "refs" / "a" / "1"
+    path.write_bytes(path.read_bytes()[:-9])
+    return Told("", "logs/refs/a", "update 2")

@@ -1,0 +1,96 @@
+"""fsck of refs: a sound store has none of their findings, and what is damaged is told once and hides nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentsession_cas import RefTarget, entry
+from agentsession_cas.maintenance.findings import FsckReport
+from tests.helpers.damage import Bench, flip
+
+
+def check(bench: Bench, *, fast: bool = False) -> FsckReport:
+    with bench.store() as store:
+        return store.fsck(fast=fast)
+
+
+def codes(report: FsckReport) -> list[str]:
+    return [each.code for each in report.findings]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_sound_refs_are_silent(bench: Bench, fast: bool) -> None:
+    with bench.store() as store:
+        ids = [each.id for each in store.read("alpha")]
+        store.update_ref("a", None, RefTarget("alpha", ids[3]))
+        store.update_ref("b/c", None, RefTarget("delta", bench.beta[3]))
+        store.update_ref("gone", None, RefTarget("beta"))
+        store.update_ref("gone", RefTarget("beta"), None)
+        with store.open_session("alpha") as held:
+            label = held.append(entry.label(ids[0], "x")).id
+        store.update_ref("label", None, RefTarget("alpha", label))
+        for number in range(200):
+            to = ("alpha", "beta")[number % 2]
+            store.update_ref("long", None if not number else RefTarget(("alpha", "beta")[~number % 2]), RefTarget(to))
+    assert codes(check(bench, fast=fast)) == []
+
+
+def test_what_a_pin_needs_is_not_dangling(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("gamma", bench.gamma[4]))
+        store.delete("gamma")
+    assert codes(check(bench)) == ["ref_dangling"]
+    with bench.store() as store:
+        store.update_ref("a", RefTarget("gamma", bench.gamma[4]), None)
+    assert set(codes(check(bench))) == {"dangling_object"}
+
+
+def test_another_session_of_the_id_is_told_apart(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("alpha"))
+        store.delete("alpha")
+        store.create(id="alpha").close()
+    [found] = check(bench).findings
+    assert (found.code, found.session) == ("ref_dangling", "alpha")
+    assert "another has the id" in found.detail
+
+
+def test_a_ref_that_does_not_read_makes_nothing_dangling(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("gamma", bench.gamma[4]))
+        store.delete("gamma")
+    flip(bench.root / "refs" / "a", 3)
+    assert codes(check(bench)) == ["ref_bad", "dangling_unknown"]
+
+
+def test_what_else_lies_among_refs(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("alpha"))
+    for path in ("refs/X", "logs/refs/X", "logs/refs/a/x"):
+        (bench.root / path).write_text("mine")
+    report = check(bench)
+    assert codes(report) == ["stray_file"] * 3
+    assert {each.path.removeprefix(f"{bench.root}/") for each in report.findings} == {
+        "refs/X",
+        "logs/refs/X",
+        "logs/refs/a/x",
+    }
+
+
+def test_a_lost_log_is_a_gap(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("alpha"))
+    (bench.root / "logs" / "refs" / "a" / "1").unlink()
+    assert codes(check(bench)) == ["ref_log_gap"]
+    with bench.store() as store:
+        store.update_ref("a", RefTarget("alpha"), RefTarget("beta"))
+        assert len(list(store.ref_log("a"))) == 1
+    assert codes(check(bench)) == ["ref_log_gap"]
+
+
+def test_files_where_directories_belong(bench: Bench) -> None:
+    with bench.store() as store:
+        store.update_ref("a", None, RefTarget("alpha"))
+    (bench.root / "refs" / "b").mkdir()
+    (bench.root / "logs" / "refs" / "c").write_text("")
+    assert sorted(codes(check(bench))) == ["dangling_unknown", "ref_bad", "unreadable_file"]
