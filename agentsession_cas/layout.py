@@ -2,12 +2,15 @@
 
 Owns every path below a store's root and the names of session directories. Invariants: a session's directory name is
 injective in its id, also where case does not count, and never leads out of ``sessions/``; ``store.json`` is written
-last, so a directory without it is no store. Must not: read or write a session's files.
+last, so a directory without it is no store. The lock file holds the *sweep epoch*: random bytes that a sweep changes
+before it deletes the first object. Whoever holds the lock next sees that they changed and forgets what it knew to be
+there; that is memory of running processes, so the epoch need not survive a crash. Must not: read or write a session's
+files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +47,7 @@ _DEVICES: Final = frozenset(
 _NAME_MAX: Final = 200
 _STEM: Final = 120
 _STORE_WAIT_S: Final = 60.0
+_EPOCH_SIZE: Final = 16
 
 
 def directory_name(session_id: str) -> str:
@@ -85,11 +89,14 @@ class Layout:
         self.sessions = f"{root}/sessions"
         self.tmp = f"{root}/tmp"
         self.trash = f"{root}/trash"
+        self.refs = f"{root}/refs"
         self.redacted_only = False
         """Whether the store takes what is redacted alone (format.md §10): a setting that never changes."""
         self.repack_lock = f"{root}/locks/repack"
         self._lock_path = f"{root}/locks/store"
         self._settled = False
+        self._epoch = b""
+        self._forget: list[Callable[[], None]] = []
 
     @classmethod
     def open(cls, host: Host, root: str) -> Layout:
@@ -178,14 +185,42 @@ class Layout:
         found = self.host.fs.stat(f"{self.sessions}/{name}") if session_id_of(name) or "%%" in name else None
         return found is not None and found.is_dir
 
+    # --- the store lock ---
+
+    def on_sweep(self, forget: Callable[[], None]) -> None:
+        """Call this with the lock held, before anything is done under it, when objects may have gone since."""
+        self._forget.append(forget)
+
     @contextmanager
     def shared(self, timeout_s: float = _STORE_WAIT_S) -> Iterator[None]:
         """Hold the store lock shared: nothing is swept meanwhile (architecture §3). StoreLocked after ``timeout_s``."""
-        lock = self.host.fs.lock(self._lock_path, exclusive=False, timeout_s=timeout_s)
+        with self._locked(exclusive=False, timeout_s=timeout_s):
+            self._heed_epoch()
+            yield
+
+    @contextmanager
+    def alone(self, timeout_s: float = _STORE_WAIT_S) -> Iterator[None]:
+        """Hold the store lock exclusively, for a sweep: nobody publishes, makes or names anything meanwhile.
+
+        StoreLocked when others held it for ``timeout_s`` seconds.
+        """
+        with self._locked(exclusive=True, timeout_s=timeout_s):
+            yield
+
+    def move_epoch(self) -> None:
+        """Begin another epoch, with the lock held exclusively: from here on objects may go."""
+        file = self.host.fs.open(self._lock_path, write=True)
+        try:
+            file.pwrite(self.host.entropy.take(_EPOCH_SIZE), 0)
+        finally:
+            file.close()
+
+    @contextmanager
+    def _locked(self, *, exclusive: bool, timeout_s: float) -> Iterator[None]:
+        lock = self.host.fs.lock(self._lock_path, exclusive=exclusive, timeout_s=timeout_s)
         if lock is None:
-            holder = self.host.fs.lock_note(self._lock_path)
             raise StoreLocked(
-                "the store is held by maintenance" + (f" ({holder})" if holder else ""),
+                "the store is in use" if exclusive else "the store is held by maintenance",
                 where=self.root,
                 next_step="try again when it is done",
             )
@@ -193,3 +228,10 @@ class Layout:
             yield
         finally:
             lock.release()
+
+    def _heed_epoch(self) -> None:
+        epoch = self.host.fs.read(self._lock_path) or b""
+        if epoch != self._epoch:
+            for forget in self._forget:
+                forget()
+            self._epoch = epoch  # last: another thread that sees it believes that all is forgotten

@@ -86,6 +86,7 @@ class Store(Names, Redactions, Watching, Upkeep):
         self._read_only = read_only
         self._closed = False
         self._objects = ObjectDatabase(layout.host, layout.root)
+        layout.on_sweep(self._objects.forget)
         self._catalogue = Catalogue(layout, self._objects)
         self._services = Services(
             layout.host,
@@ -363,12 +364,15 @@ class Store(Names, Redactions, Watching, Upkeep):
     # --- media ---
 
     def put_blob(self, data: bytes) -> str:
-        """Keep bytes under their hash, durably; returns the hash (store.md A9)."""
+        """Keep bytes under their hash, durably; returns the hash (store.md A9).
+
+        No sweep takes them before the grace period has passed, counted from the last time they were put.
+        """
         self._require_writable()
         name = hash_bytes(require(data, bytes, "a blob", "encode a text first"))
         with self._layout.shared():
             self._layout.settle()
-            self._objects.publish([(Space.MEDIA, digest_of(name), data)])
+            self._objects.renew(Space.MEDIA, digest_of(name), data)
         return name
 
     def blob(self, name: str) -> bytes:

@@ -25,12 +25,14 @@ __all__ = [
     "FRAMES_OFFSET",
     "FRAME_MAX",
     "HEAD_SIZE",
+    "SALT_END",
     "Frame",
     "Generation",
     "HeadHint",
     "Record",
     "Scan",
     "align",
+    "behind",
     "decode_head",
     "decode_records",
     "encode_frame",
@@ -38,6 +40,7 @@ __all__ = [
     "encode_head",
     "frames_behind",
     "record_packer",
+    "salt_of",
     "scan_journal",
 ]
 
@@ -46,6 +49,8 @@ FRAME_MAX: Final = 1 << 30
 """The longest payload of a frame, in bytes."""
 
 _MAGIC: Final = b"asjrnl01"
+NO_SALT: Final = bytes(8)
+SALT_END: Final = len(_MAGIC) + len(NO_SALT)
 _GENERATION: Final = struct.Struct("<8s8s16sIQIIII32s")
 _FRAME: Final = struct.Struct("<8sQQQQI")
 _CRC: Final = struct.Struct("<I")
@@ -120,6 +125,16 @@ class HeadHint(NamedTuple):
 def align(offset: int) -> int:
     """The first block boundary at or behind ``offset``."""
     return -(-offset // BLOCK_SIZE) * BLOCK_SIZE
+
+
+def behind(end: int) -> int:
+    """How many bytes behind ``end`` show the beginning of a frame that follows: while they are zero, none does."""
+    return align(end) - end + len(NO_SALT)
+
+
+def salt_of(data: bytes) -> bytes:
+    """The salt in the first ``SALT_END`` bytes of a journal, whatever else they hold."""
+    return data[len(_MAGIC) : SALT_END]
 
 
 def _tail_size(base: int) -> int:

@@ -278,6 +278,10 @@ class Table:
         """The space of a block's objects, as the table has it."""
         return self._spaces[block]
 
+    def spaces(self) -> bytes:
+        """The space of every block, in order."""
+        return bytes(self._spaces)
+
     def dictionaries(self) -> set[int]:
         """The ids of all dictionaries that blocks were made with."""
         return set(self._dictionaries) - {0}

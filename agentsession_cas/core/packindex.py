@@ -22,7 +22,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -210,6 +210,13 @@ class Index:
         if not self._tested[bucket]:
             self._test(bucket)
         return bisect_left(self._heads, head, self._ends[bucket], self._ends[bucket + 1])
+
+    def rows(self, first: int) -> Iterator[tuple[int, int]]:
+        """Key and number of every object whose digest begins with the byte ``first``; test all rows before."""
+        low, high = (bisect_left(self._heads, (first + more) << 24) for more in (0, 1))
+        columns = (self._heads, self._tails, self._lows, self._highs)
+        for head, tail, low_bits, high_bits in zip(*(each[low:high] for each in columns), strict=True):
+            yield head << 16 | tail, low_bits | high_bits << 16
 
     def keys(self) -> array[int]:
         """The key of every object by number. Raises Corrupt on a damaged row."""

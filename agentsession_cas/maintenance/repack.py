@@ -29,7 +29,7 @@ from agentsession_cas.objects.training import archive_dictionary, trained_everyd
 from agentsession_cas.sessions.opening import read_header
 from agentsession_cas.sessions.recovery import read_state
 
-__all__ = ["Facts", "Progress", "RepackReport", "geometric", "repack", "tidy"]
+__all__ = ["Facts", "Progress", "RepackReport", "geometric", "repack", "repacking", "tidy"]
 
 Progress = Callable[[int, int], None]
 """Called with how many objects were dealt with and how many there are."""
@@ -178,7 +178,7 @@ def repack(
     May be stopped at any time, at the worst leaving copies behind that the next one takes away. Raises StoreLocked when
     another repack runs or a sweep holds the store for ``wait_s`` seconds, DiskError and its like.
     """
-    with _repacking(layout):
+    with repacking(layout):
         report = RepackReport()
         report.packs_before, report.bytes_before = _weight(layout, objects)
         moves = objects.consolidator(partial(layout.shared, wait_s))
@@ -203,7 +203,8 @@ def _tell_nobody(done: int, total: int) -> None:
 
 
 @contextmanager
-def _repacking(layout: Layout) -> Iterator[None]:
+def repacking(layout: Layout) -> Iterator[None]:
+    """Hold off every other repack. Raises StoreLocked when one runs."""
     path = layout.repack_lock
     lock = layout.host.fs.lock(path, exclusive=True, note=layout.host.process)
     if lock is None:

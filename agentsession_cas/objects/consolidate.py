@@ -11,12 +11,11 @@ for a sweep tells a young one by its file. The caller sees to it that one repack
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.packformat import PACKED_MAX, BlockRef, Codec, Grade, Space
+from agentsession_cas.core.packformat import PACKED_MAX, Codec, Grade, Space
 from agentsession_cas.core.packindex import Index
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
@@ -25,7 +24,6 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.loose import Loose
-from agentsession_cas.objects.packfile import PackFile
 from agentsession_cas.objects.packs import Pack, Packs
 from agentsession_cas.objects.packwriter import PackWriter
 
@@ -237,10 +235,10 @@ def _copy(pack: Pack, writer: PackWriter, copied: set[bytes]) -> Slices[None]:
             raise Corrupt("a pack whose idx is another's", where=pack.path)
         number = 0
         while number < file.table.blocks:
-            together = [_sound_frame(pack, file, number)]
+            together = [file.sound_frame(number)]
             number += 1
             if together[0][0].codec is Codec.PLAIN and number < file.table.blocks:
-                behind = _sound_frame(pack, file, number)
+                behind = file.sound_frame(number)
                 if behind[0].codec is Codec.ENVELOPES:  # it may need the block it lies behind
                     together.append(behind)
                     number += 1
@@ -250,13 +248,6 @@ def _copy(pack: Pack, writer: PackWriter, copied: set[bytes]) -> Slices[None]:
                 for ref, frame in together:
                     writer.copy(ref, frame, keys[ref.first : ref.first + ref.objects])
             yield sum(ref.objects for ref, _ in together)
-
-
-def _sound_frame(pack: Pack, file: PackFile, number: int) -> tuple[BlockRef, bytes]:
-    ref, frame = file.frame(number)
-    if len(frame) != ref.size or zlib.crc32(frame) != ref.crc:
-        raise Corrupt(f"block {number} fails its checksum", where=pack.path, next_step="run fsck")
-    return ref, frame
 
 
 def _recode(pack: Pack, added: _Added) -> Slices[None]:

@@ -99,6 +99,19 @@ class ObjectDatabase:
             return False
         return True
 
+    def holds_any(self, space: Space) -> bool:
+        """Whether there may be objects of a space: True also while a pack does not say."""
+        self._use()
+        if next(self._loose.files(space), None) is not None:
+            return True
+        for pack in self.packs():
+            try:
+                if space in pack.index().table.spaces():
+                    return True
+            except (Corrupt, DiskError):
+                return True
+        return False
+
     def publish(
         self, objects: Sequence[tuple[Space, bytes, bytes]], *, loose_below: int = LOOSE_BELOW
     ) -> Published:
@@ -112,9 +125,19 @@ class ObjectDatabase:
         self._use()
         return self._publisher.publish(objects, loose_below)
 
+    def renew(self, space: Space, digest: bytes, data: bytes) -> None:
+        """Store an object, held or not, as if it came new: durable on return, and young to a sweep.
+
+        It lies loose, for there it has an age of its own. Hold the store lock shared around this. Raises as
+        :meth:`publish`.
+        """
+        self._use()
+        self._publisher.renew((space, digest, data))
+
     def forget(self) -> None:
-        """Trust nothing seen so far to be durable: call it when the sweep epoch has moved."""
+        """Trust nothing seen so far to be durable, or to be there: call it when the sweep epoch has moved."""
         self._publisher.forget()
+        self._packs.relist()
 
     def packs(self) -> list[Pack]:
         """Every pack there is, listed anew, whether it reads or not."""
@@ -137,6 +160,15 @@ class ObjectDatabase:
         """The digest of every object of a space that lies loose."""
         self._use()
         return [digest for digest, _ in self._loose.files(space)]
+
+    def loose_fan(self, space: Space, first: int) -> list[bytes]:
+        """The digest of every object of a space that lies loose and whose digest begins with the byte ``first``."""
+        self._use()
+        return self._loose.fan(space, first)
+
+    def loose_path(self, space: Space, digest: bytes) -> str:
+        """The file an object has when it lies loose."""
+        return self._loose.path(space, digest)
 
     def estimate_loose(self) -> int:
         """About how many loose objects a repack would pack; one directory of each space is listed."""

@@ -76,6 +76,12 @@ class Loose:
             if digest is not None:
                 yield digest, path
 
+    def fan(self, space: Space, first: int) -> list[bytes]:
+        """The digests that begin with the byte ``first`` of those objects that have a file."""
+        fan = f"{first:02x}"
+        names = self._names(f"{self.spaces[space]}/{fan}")
+        return [bytes.fromhex(fan + name) for name in names if _NAME.fullmatch(name)]
+
     def walk(self, space: Space) -> Iterator[tuple[str, bytes | None]]:
         """Every path in a space, the fan-out directories aside, with the digest it stands for, None for a stray."""
         top = self.spaces[space]

@@ -98,6 +98,13 @@ class PackFile:
         ref = self.table.block(number)
         return ref, self._file.pread(ref.size, ref.offset)
 
+    def sound_frame(self, number: int) -> tuple[BlockRef, bytes]:
+        """:meth:`frame` when it passes its checksum. Raises Corrupt, DiskError."""
+        ref, frame = self.frame(number)
+        if len(frame) != ref.size or zlib.crc32(frame) != ref.crc:
+            raise Corrupt(f"block {number} fails its checksum", where=self._file.path, next_step="run fsck")
+        return ref, frame
+
     def block(self, number: int) -> Block:
         """The block of that number; the one read before it is kept at hand. Raises Corrupt, DiskError."""
         ref, frame = self.frame(number)

@@ -88,6 +88,15 @@ class Pack:
                 index = self._index = self._index or self._map() or self._rebuild()
         return index
 
+    def tested_index(self) -> Index:
+        """:meth:`index`, all its rows tested."""
+        index = self.index()
+        try:
+            index.test()
+        except Corrupt:
+            return self._instead_of(index)
+        return index
+
     def grade(self) -> Grade:
         """What the pack was made for. Raises Corrupt, NoFile, DiskError."""
         if self._grade is None:

@@ -90,11 +90,8 @@ class Publisher:
         unsure = [wanted for tag, wanted in given.items() if tag not in remembered]
         if not unsure:
             return Published(len(given), 0, 0)
-        for _, digest, data in unsure:
-            if hashlib.sha256(data).digest() != digest:
-                raise Corrupt(
-                    f"bytes that do not hash to sha256:{digest.hex()} cannot be stored under it", where="publish"
-                )
+        for wanted in unsure:
+            _check_name(wanted)
         work = _Work()
         self._seek(unsure, loose_below, work)
         for wanted in work.loose:
@@ -105,6 +102,15 @@ class Publisher:
         self._remember(given, work.made)
         loose, packed = len(work.loose), len(work.packed)
         return Published(len(given) - loose - packed, loose, packed, pack)
+
+    def renew(self, wanted: _Object) -> None:
+        """See ``ObjectDatabase.renew``: the file is written anew, which is what makes the object young again."""
+        _check_name(wanted)
+        work = _Work()
+        self._write_loose(wanted, work)
+        for changed in sorted(work.syncs):
+            self._host.fs.sync_dir(changed)
+        self._remember((_TAGS[wanted[0]] + wanted[1],), work.made)
 
     def _seek(self, unsure: list[_Object], loose_below: int, work: _Work) -> None:
         """Tell what is lacking, and how it goes out.
@@ -179,3 +185,9 @@ class Publisher:
             self._durable.update(dict.fromkeys(tags))
             for tag in list(islice(self._durable, max(0, len(self._durable) - REMEMBERED_MAX))):
                 del self._durable[tag]
+
+
+def _check_name(wanted: _Object) -> None:
+    _, digest, data = wanted
+    if hashlib.sha256(data).digest() != digest:
+        raise Corrupt(f"bytes that do not hash to sha256:{digest.hex()} cannot be stored under it", where="publish")

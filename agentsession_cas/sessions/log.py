@@ -8,7 +8,7 @@ Damaged, with its place. Reading never maps the file: in a mapping a bad sector 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.facts import Code, Kind
@@ -160,6 +160,15 @@ class RowTable:
             self._pieces.pop(next(iter(self._pieces)), None)
         self._pieces[index] = data
         return data
+
+    def stored(self) -> Iterator[memoryview]:
+        """The sealed rows below the base, from the first on, so many whole ones at a time."""
+        view = self._view
+        for first in range(0, view.whole, PIECE_ROWS):
+            piece, _ = self.locate(first)
+            yield memoryview(piece)[: min(PIECE_ROWS, view.whole - first) * ROW_SIZE]
+        if view.tail:
+            yield memoryview(view.tail)
 
     def words(self, *columns: int, start: int) -> list[list[int]]:
         """Columns, for indexes: 32-bit words, each by its index in a row's 32, of every row from ``start`` on."""

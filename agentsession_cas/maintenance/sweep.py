@@ -1,0 +1,235 @@
+"""sweep: what no session needs and has lain there for a while goes (store.md A8, architecture §3).
+
+Owns the order. With repacks held off: what is needed is marked and what is dead is found beside whoever writes, which
+takes long. Then the store is held alone, waiting for no session: what changed meanwhile is marked too, the absences the
+plan rests on are made durable (a deleted session that a crash brings back must find its objects), the epoch moves, so
+that nobody goes on believing in what he saw before, and dead packs and loose objects go. At last come packs that are
+dead in part, one after the other: a pack without the dead is written, synced and read back beside whoever writes, and
+takes the old one's place with the store held as before, unless what it lacks has come to be needed. Dead packs go as
+they do in a repack, the pack before its idx: who lists one finds both. Invariants: what is reachable stays, at whatever
+step this ends; a plan deletes no name it wrote. Must not: say what is needed, or what is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.effects.durable import remove_tree
+from agentsession_cas.errors import Corrupt, NoFile
+from agentsession_cas.layout import Layout
+from agentsession_cas.maintenance.repack import repacking
+from agentsession_cas.maintenance.sweep_plan import DIGEST, SWEPT, DeadFile, DeadInPack, Plan, find_dead, plan_sweep
+from agentsession_cas.maintenance.sweep_roots import Pins, Roots
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.objects.prune import prune_loose, replace_pack, write_pruned
+
+__all__ = ["GRACE_S", "SweepReport", "no_pins", "sweep"]
+
+GRACE_S: Final = 14 * 86400.0
+"""How long what nobody needs is kept, in seconds, from when it was last written."""
+
+STAGED_NS: Final = 86400 * 10**9
+"""What lies in ``tmp/`` for so long belongs to nobody any more: whoever staged it is dead."""
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep took away; in a dry run, what it would.
+
+    ``objects`` counts copies of dead objects, ``young`` those that stay until they are older, ``size`` the bytes freed.
+    ``removed`` and ``rewritten`` are stems of packs, ``kept`` those of packs that could not be read through. ``trash``
+    and ``tmp`` are deleted sessions and leftovers of writes.
+    """
+
+    dry_run: bool
+    objects: int = 0
+    young: int = 0
+    loose: int = 0
+    size: int = 0
+    removed: list[str] = field(default_factory=list)
+    rewritten: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    trash: int = 0
+    tmp: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The ``sweep`` shape: counts, bytes, and the packs that were kept."""
+        return {
+            "dry_run": self.dry_run,
+            "objects": self.objects,
+            "young": self.young,
+            "loose": self.loose,
+            "packs": {"removed": len(self.removed), "rewritten": len(self.rewritten)},
+            "bytes": self.size,
+            "trash": self.trash,
+            "tmp": self.tmp,
+            "kept": self.kept,
+        }
+
+
+def no_pins() -> Iterable[bytes]:
+    """Of a store without refs."""
+    return ()
+
+
+def sweep(
+    layout: Layout,
+    objects: ObjectDatabase,
+    *,
+    pins: Pins = no_pins,
+    grace_s: float = GRACE_S,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    wait_s: float = 60.0,
+) -> SweepReport:
+    """Take away what no session needs and is older than ``grace_s`` seconds; ``dry_run`` says what would go.
+
+    May be stopped at any time. Raises StoreLocked when a repack or another sweep runs, or others hold the store for
+    ``wait_s`` seconds; Corrupt, Damaged or NoObject when it cannot be told what is needed: nothing is deleted then.
+    """
+    tell = progress or _tell_nobody
+    before_ns = layout.host.clock.now_ns() - int(grace_s * 1e9)
+    with repacking(layout):
+        work = _Sweep(layout, objects, Roots(layout, objects, pins), wait_s)
+        dead = find_dead(layout.host.fs, objects, work.roots.mark(tell), tell)
+        if dry_run:
+            report = _foreseen(plan_sweep(dead, work.age_of, before_ns))
+            work.empty(report)
+            return report
+        report = SweepReport(dry_run=False)
+        with work.alone() as late:
+            dead.spare(late)
+            plan = plan_sweep(dead, work.age_of, before_ns)
+            report.young = plan.young
+            work.empty(report)
+            work.delete(plan, report)
+        while plan.partly:
+            work.rewrite(plan.partly, report)
+        if report.removed or report.rewritten:
+            work.moves.drop_dictionaries()
+        return report
+
+
+def _tell_nobody(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+def _foreseen(plan: Plan) -> SweepReport:
+    """What a plan comes to."""
+    packs = [*plan.whole, *plan.partly]
+    loose = sum(len(digests) for digests in plan.loose.values()) // DIGEST
+    return SweepReport(
+        True,
+        sum(each.dead_count for each in packs) + loose,
+        plan.young,
+        loose,
+        plan.loose_size + sum(each.dead_size for each in packs),
+        [each.pack.stem for each in plan.whole],
+        [each.pack.stem for each in plan.partly],
+    )
+
+
+class _Sweep:
+    """The steps of one sweep, repacks being held off."""
+
+    def __init__(self, layout: Layout, objects: ObjectDatabase, roots: Roots, wait_s: float) -> None:
+        self._layout = layout
+        self._fs = layout.host.fs
+        self._objects = objects
+        self._wait_s = wait_s
+        self.roots: Final = roots
+        self.moves: Final = objects.consolidator(nullcontext)
+
+    def age_of(self, space: Space, digest: bytes) -> DeadFile:
+        """The file of a loose object."""
+        found = self._fs.stat(self._objects.loose_path(space, digest))
+        return DeadFile(found.mtime_ns, found.size) if found is not None else DeadFile(0, 0)
+
+    @contextmanager
+    def alone(self) -> Iterator[set[int]]:
+        """Hold the store alone; gives the marks of what has come to be needed. What is not needed durably is not."""
+        with self._layout.alone(self._wait_s):
+            late = self.roots.mark(_tell_nobody)
+            self._make_absences_durable()
+            yield late.needed.all() | late.kept.all()
+
+    def _make_absences_durable(self) -> None:
+        """Sync which sessions and refs there are, and the files of those sessions that changed meanwhile."""
+        for directory in self.roots.changed:
+            with suppress(NoFile):
+                self._fs.sync_dir(directory)
+        pending = [self._layout.sessions, self._layout.trash, self._layout.refs]
+        while pending:
+            directory = pending.pop()
+            self._fs.sync_dir(directory)
+            if directory.startswith(self._layout.refs):
+                pending += (path for path, is_dir in self._below(directory) if is_dir)
+
+    def _below(self, directory: str) -> Iterator[tuple[str, bool]]:
+        for name in self._fs.listdir(directory):
+            path = f"{directory}/{name}"
+            found = self._fs.stat(path)
+            if found is not None:
+                yield path, found.is_dir
+
+    def empty(self, report: SweepReport) -> None:
+        """Empty ``trash/``, and ``tmp/`` of what is old; before all else, so that a full disk gets room."""
+        before_ns = self._layout.host.clock.now_ns() - STAGED_NS
+        for path, is_dir in self._below(self._layout.trash):
+            report.trash += 1
+            self._discard(path, is_dir, report)
+        for path, is_dir in self._below(self._layout.tmp):
+            found = self._fs.stat(path)
+            if found is not None and found.mtime_ns <= before_ns:
+                report.tmp += 1
+                self._discard(path, is_dir, report)
+
+    def _discard(self, path: str, is_dir: bool, report: SweepReport) -> None:
+        if report.dry_run:
+            return
+        if is_dir:
+            remove_tree(self._fs, path)
+        else:
+            self._fs.unlink(path)
+
+    def delete(self, plan: Plan, report: SweepReport) -> None:
+        """Delete dead packs and loose objects, the store being held."""
+        if not plan.whole and not any(plan.loose.values()):
+            return
+        self._begin()
+        report.removed = self.moves.remove([each.pack for each in plan.whole])
+        report.objects += sum(each.dead_count for each in plan.whole)
+        report.size += sum(each.file.size for each in plan.whole)
+        for space in SWEPT:
+            report.loose += prune_loose(self.moves, space, plan.loose_digests(space))
+        report.objects += report.loose
+        report.size += plan.loose_size
+
+    def _begin(self) -> None:
+        """From here on objects go."""
+        self._layout.move_epoch()
+        self._objects.forget()
+
+    def rewrite(self, todo: list[DeadInPack], report: SweepReport) -> None:
+        """Replace the first of the packs by one without its dead objects; one that does not read stays."""
+        each = todo.pop(0)
+        try:
+            writer, stem = write_pruned(self.moves, each.pack, each.dead)
+        except (Corrupt, NoFile):
+            report.kept.append(each.pack.stem)
+            return
+        try:
+            with self.alone() as late:
+                spared = [other for other in (each, *todo) if other.spare(late)]
+                if each not in spared:
+                    self._begin()
+                    replace_pack(self.moves, each.pack, writer, stem)
+                    report.rewritten.append(each.pack.stem)
+                    report.objects += each.dead_count
+                    report.size += each.dead_size
+        finally:
+            writer.abandon()
