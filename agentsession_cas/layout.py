@@ -89,7 +89,6 @@ class Layout:
         self.sessions = f"{root}/sessions"
         self.tmp = f"{root}/tmp"
         self.trash = f"{root}/trash"
-        self.refs = f"{root}/refs"
         self.redacted_only = False
         """Whether the store takes what is redacted alone (format.md §10): a setting that never changes."""
         self.repack_lock = f"{root}/locks/repack"

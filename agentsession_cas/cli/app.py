@@ -57,6 +57,8 @@ _VERBS: Final = {
     "fsck": ("check", "Check everything the store holds."),
     "stats": ("check", "Count what the store holds, and its bytes."),
     "repack": ("keep", "Keep packs few, or make the store small."),
+    "sweep": ("keep", "Give back the space of what nobody needs."),
+    "gc": ("keep", "Pack, sweep and repack: all that keeps a store small."),
 }
 """Each verb: the module that has it, and what it does in a line."""
 

@@ -23,6 +23,8 @@ __all__ = [
     "require_text",
 ]
 
+_SECONDS_MAX: Final = 1000 * 366 * 86400
+
 _Kind = TypeVar("_Kind")
 _Callback = TypeVar("_Callback", bound=Callable[..., object])
 
@@ -103,6 +105,13 @@ def require_callback(value: _Callback, name: str, next_step: str = "give a funct
     if callable(value):
         return value
     raise BadInput(f"{name} is called, and cannot be: {_told(value)}", next_step=next_step)
+
+
+def as_seconds(value: object, name: str) -> float:
+    """A number of seconds, not negative, at most a thousand years. Raises BadInput."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _SECONDS_MAX:
+        return float(value)
+    raise BadInput(f"{name} is a number of seconds, not {_told(value)}", next_step="give 0 or more")
 
 
 def _told(value: object) -> str:

@@ -12,7 +12,7 @@ step this ends; a plan deletes no name it wrote. Must not: say what is needed, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,17 +23,21 @@ from agentsession_cas.errors import Corrupt, NoFile
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.repack import repacking
 from agentsession_cas.maintenance.sweep_plan import DIGEST, SWEPT, DeadFile, DeadInPack, Plan, find_dead, plan_sweep
-from agentsession_cas.maintenance.sweep_roots import Pins, Roots
+from agentsession_cas.maintenance.sweep_roots import Roots
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.prune import prune_loose, replace_pack, write_pruned
+from agentsession_cas.sessions.refs import RefDatabase
 
-__all__ = ["GRACE_S", "SweepReport", "no_pins", "sweep"]
+__all__ = ["GRACE_S", "SweepReport", "sweep"]
 
 GRACE_S: Final = 14 * 86400.0
 """How long what nobody needs is kept, in seconds, from when it was last written."""
 
 STAGED_NS: Final = 86400 * 10**9
 """What lies in ``tmp/`` for so long belongs to nobody any more: whoever staged it is dead."""
+
+REF_LOG_NS: Final = 90 * 86400 * 10**9
+"""How long a ref log goes back at least, when it has become long."""
 
 
 @dataclass(slots=True)
@@ -42,7 +46,7 @@ class SweepReport:
 
     ``objects`` counts copies of dead objects, ``young`` those that stay until they are older, ``size`` the bytes freed.
     ``removed`` and ``rewritten`` are stems of packs, ``kept`` those of packs that could not be read through. ``trash``
-    and ``tmp`` are deleted sessions and leftovers of writes.
+    and ``tmp`` are deleted sessions and leftovers of writes, ``ref_logs`` segments of ref logs (not foreseen).
     """
 
     dry_run: bool
@@ -55,6 +59,7 @@ class SweepReport:
     kept: list[str] = field(default_factory=list)
     trash: int = 0
     tmp: int = 0
+    ref_logs: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The ``sweep`` shape: counts, bytes, and the packs that were kept."""
@@ -67,20 +72,15 @@ class SweepReport:
             "bytes": self.size,
             "trash": self.trash,
             "tmp": self.tmp,
+            "ref_logs": self.ref_logs,
             "kept": self.kept,
         }
-
-
-def no_pins() -> Iterable[bytes]:
-    """Of a store without refs."""
-    return ()
 
 
 def sweep(
     layout: Layout,
     objects: ObjectDatabase,
     *,
-    pins: Pins = no_pins,
     grace_s: float = GRACE_S,
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -94,7 +94,7 @@ def sweep(
     tell = progress or _tell_nobody
     before_ns = layout.host.clock.now_ns() - int(grace_s * 1e9)
     with repacking(layout):
-        work = _Sweep(layout, objects, Roots(layout, objects, pins), wait_s)
+        work = _Sweep(layout, objects, wait_s)
         dead = find_dead(layout.host.fs, objects, work.roots.mark(tell), tell)
         if dry_run:
             report = _foreseen(plan_sweep(dead, work.age_of, before_ns))
@@ -136,12 +136,13 @@ def _foreseen(plan: Plan) -> SweepReport:
 class _Sweep:
     """The steps of one sweep, repacks being held off."""
 
-    def __init__(self, layout: Layout, objects: ObjectDatabase, roots: Roots, wait_s: float) -> None:
+    def __init__(self, layout: Layout, objects: ObjectDatabase, wait_s: float) -> None:
         self._layout = layout
         self._fs = layout.host.fs
         self._objects = objects
         self._wait_s = wait_s
-        self.roots: Final = roots
+        self._refs = RefDatabase(layout.host, layout.root, layout.tmp)
+        self.roots: Final = Roots(layout, objects, self._refs)
         self.moves: Final = objects.consolidator(nullcontext)
 
     def age_of(self, space: Space, digest: bytes) -> DeadFile:
@@ -162,12 +163,8 @@ class _Sweep:
         for directory in self.roots.changed:
             with suppress(NoFile):
                 self._fs.sync_dir(directory)
-        pending = [self._layout.sessions, self._layout.trash, self._layout.refs]
-        while pending:
-            directory = pending.pop()
-            self._fs.sync_dir(directory)
-            if directory.startswith(self._layout.refs):
-                pending += (path for path, is_dir in self._below(directory) if is_dir)
+        for top in (self._layout.sessions, self._layout.trash, self._refs.directory):
+            self._fs.sync_dir(top)
 
     def _below(self, directory: str) -> Iterator[tuple[str, bool]]:
         for name in self._fs.listdir(directory):
@@ -178,15 +175,17 @@ class _Sweep:
 
     def empty(self, report: SweepReport) -> None:
         """Empty ``trash/``, and ``tmp/`` of what is old; before all else, so that a full disk gets room."""
-        before_ns = self._layout.host.clock.now_ns() - STAGED_NS
+        now_ns = self._layout.host.clock.now_ns()
         for path, is_dir in self._below(self._layout.trash):
             report.trash += 1
             self._discard(path, is_dir, report)
         for path, is_dir in self._below(self._layout.tmp):
             found = self._fs.stat(path)
-            if found is not None and found.mtime_ns <= before_ns:
+            if found is not None and found.mtime_ns <= now_ns - STAGED_NS:
                 report.tmp += 1
                 self._discard(path, is_dir, report)
+        if not report.dry_run:
+            report.ref_logs = self._refs.logs.expire(now_ns - REF_LOG_NS)
 
     def _discard(self, path: str, is_dir: bool, report: SweepReport) -> None:
         if report.dry_run:

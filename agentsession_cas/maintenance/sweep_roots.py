@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.entry import sidecar_blobs
@@ -27,12 +27,10 @@ from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
+from agentsession_cas.sessions.refs import RefDatabase
 from agentsession_cas.sessions.rowmaker import digest_of
 
-__all__ = ["Needs", "Pins", "Roots", "named_by"]
-
-Pins = Callable[[], Iterable[bytes]]
-"""Gives the raw id of every entry that a pin holds, and with it the path above."""
+__all__ = ["Needs", "Roots", "named_by"]
 
 _WORDS: Final = ROW_SIZE // 8
 _CONTENT_WORD: Final = 4
@@ -72,11 +70,11 @@ class Roots:
     ``changed`` are the directories of the sessions that the last one found new or changed.
     """
 
-    def __init__(self, layout: Layout, objects: ObjectDatabase, pins: Pins) -> None:
+    def __init__(self, layout: Layout, objects: ObjectDatabase, refs: RefDatabase) -> None:
         self._layout = layout
         self._fs = layout.host.fs
         self._objects = objects
-        self._pins = pins
+        self._refs = refs
         self._seen: dict[str, _Seen] = {}
         self._ends: set[bytes] = set()
         self._met: set[bytes] = set()
@@ -98,7 +96,7 @@ class Roots:
         names = self._fs.listdir(self._layout.sessions)
         todo = [name for name in names if not self._is_marked(name) and self._layout.is_session(name)]
         self.changed = []
-        self._ends.update(self._pins(), *map(self._base, todo))
+        self._ends.update((digest_of(pin.entry) for pin in self._refs.pins()), *map(self._base, todo))
         for done, name in enumerate(todo):
             tell(done, len(todo))
             self._mark_session(name)

@@ -7,16 +7,20 @@ through one that was opened read-only. What each of them does is said and done i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
-from agentsession_cas.core.given import as_callback
+from agentsession_cas.core.given import as_callback, as_seconds
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.fsck import Progress, fsck
+from agentsession_cas.maintenance.gc import GcReport, collect
 from agentsession_cas.maintenance.repack import Progress as RepackProgress
 from agentsession_cas.maintenance.repack import RepackReport, repack
 from agentsession_cas.maintenance.stats import stats
+from agentsession_cas.maintenance.sweep import GRACE_S, SweepReport, sweep
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.listing import OnDamage
 
 __all__ = ["Upkeep"]
@@ -36,6 +40,10 @@ class Upkeep(ABC):
     def _require_writable(self) -> None:
         """Raise Closed when the store was closed, ReadOnly when it was opened only to read."""
 
+    @abstractmethod
+    def open_session(self, session: str, timeout_s: float = 0.0) -> SessionWriter:
+        """Hold a session for writing."""
+
     def fsck(self, *, fast: bool = False, progress: Progress | None = None) -> FsckReport:
         """Check everything the store holds (store.md A12), without a lock; ``fast`` skips bodies.
 
@@ -52,6 +60,33 @@ class Upkeep(ABC):
         """
         self._require_writable()
         return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"))
+
+    def sweep(
+        self, grace_s: float = GRACE_S, *, dry_run: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> SweepReport:
+        """Take away what no session and no pin needs, once it has lain there for ``grace_s`` seconds (store.md A8).
+
+        ``dry_run`` says what would go. ``progress`` is called with the steps done and how many there are. Raises
+        StoreLocked when a repack or another sweep runs; Corrupt, Damaged or NoObject when something that sessions need
+        is missing or does not read: nothing is deleted then.
+        """
+        self._require_writable()
+        seconds = as_seconds(grace_s, "grace_s")
+        return sweep(
+            self._layout,
+            self._objects,
+            grace_s=seconds,
+            dry_run=bool(dry_run),
+            progress=as_callback(progress, "progress"),
+        )
+
+    def gc(self, progress: Callable[[int, int], None] | None = None) -> GcReport:
+        """Put everything in shape: idle sessions checkpointed, what is dead swept, packs merged (store.md Part B).
+
+        ``progress`` as :meth:`sweep` has it, for each part anew. Raises what :meth:`sweep` and :meth:`repack` do.
+        """
+        self._require_writable()
+        return collect(self._layout, self._objects, self.open_session, as_callback(progress, "progress"))
 
     def stats(self, on_damage: OnDamage | None = None) -> dict[str, Any]:
         """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``.

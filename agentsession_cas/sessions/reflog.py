@@ -4,7 +4,7 @@ A name's log is a directory of segments, each named by the number of its first r
 and under a rename, so that a crash leaves the old one or the new; one that is long or damaged is left as it is and the
 next begins, which counts from its first number on. Invariants: a record is durable before its ref moves; so the newest
 may be of an update that never came to be, and the next update takes its place. Writing needs the refs lock, reading
-none.
+none. The newest segment of a name never expires, older ones do when they are let.
 """
 
 from __future__ import annotations
@@ -88,8 +88,11 @@ class RefLog:
 
     def segments(self, name: str) -> list[int]:
         """The numbers that the segments of a name begin with, in order."""
+        return self._segments_in(self.directory_of(name))
+
+    def _segments_in(self, directory: str) -> list[int]:
         try:
-            files = self._host.fs.listdir(self.directory_of(name))
+            files = self._host.fs.listdir(directory)
         except (NoFile, NotRegular):
             return []
         return sorted(int(file) for file in files if self.is_segment(file))
@@ -97,6 +100,27 @@ class RefLog:
     def is_segment(self, file: str) -> bool:
         """Whether a file in a log's directory is a segment by its name."""
         return file.isascii() and file.isdigit() and file == str(int(file))
+
+    def expire(self, before_ns: int) -> int:
+        """Remove the segments last written before that time, the newest of each name aside; returns how many.
+
+        Nobody may move a ref meanwhile.
+        """
+        expired = 0
+        for directory in self._directories():
+            *older, _ = self._segments_in(directory) or [0]
+            for path in [f"{directory}/{first}" for first in older]:
+                found = self._host.fs.stat(path)
+                if found is not None and found.mtime_ns < before_ns:
+                    self._host.fs.unlink(path)
+                    expired += 1
+        return expired
+
+    def _directories(self) -> list[str]:
+        try:
+            return [f"{self.directory}/{file}" for file in self._host.fs.listdir(self.directory)]
+        except NoFile:
+            return []
 
     def _next(self, name: str, held: Held | None, segments: list[int], newest: Segment | None) -> int:
         """The number of the next update: past every one that came to be, and in the place of one that did not."""

@@ -55,3 +55,48 @@ def test_repack_while_another_runs(filled: Commands) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ran = filled("repack")
     assert (ran.code, ran.error_code) == (11, "store_locked")
+
+
+def test_sweep_says_what_goes_and_what_went(filled: Commands) -> None:
+    filled.ok("repack")
+    session = filled.ok("list", "--json").objects[0]["id"]
+    filled.ok("delete", session)
+    assert filled.ok("sweep", "--json").object["young"] > 0
+    foreseen = filled.ok("sweep", "--grace", "0", "--dry-run", "--json").object
+    assert foreseen["dry_run"] is True
+    assert foreseen["objects"] > 0
+    said = filled.ok("sweep", "--grace", "0", "--dry-run").text
+    assert said.startswith(f"ok: {foreseen['objects']} objects would go")
+    done = filled.ok("sweep", "--grace", "0", "--json").object
+    assert done == {**foreseen, "dry_run": False, "trash": 0}
+    shape = {"dry_run", "objects", "young", "loose", "packs", "bytes", "trash", "tmp", "ref_logs", "kept"}
+    assert set(done) == shape
+    assert filled.ok("sweep", "--grace", "0").text == "ok: 0 objects went, of 0 packs and 0 files, 0 B\n"
+    assert filled.ok("fsck", "--json").object["findings"] == []
+
+
+@pytest.mark.parametrize("grace", ["14", "d", "-1d", "1y", "0.5d", ""])
+def test_a_grace_that_is_no_time(filled: Commands, grace: str) -> None:
+    ran = filled("sweep", "--grace", grace)
+    assert (ran.code, ran.error_code) == (2, "usage")
+
+
+@pytest.mark.parametrize("grace", ["0", "0s", "14d", "2w", "90m", "12h"])
+def test_a_grace_that_is_one(filled: Commands, grace: str) -> None:
+    assert filled.ok("sweep", "--grace", grace, "--dry-run", "--json").object["objects"] == 0
+
+
+def test_gc_does_it_all(filled: Commands) -> None:
+    done = filled.ok("gc", "--json").object
+    assert set(done) == {"checkpointed", "sweep", "repack"}
+    assert done["repack"]["packs"]["after"] == 1
+    assert len(filled.ok("gc").text.splitlines()) == 3
+    assert filled.ok("gc", "--quiet").text == ""
+
+
+def test_sweep_over_damage_exits_3(filled: Commands) -> None:
+    next(filled.store.glob("sessions/*/journal")).unlink()
+    ran = filled("sweep")
+    assert (ran.code, ran.error_code) == (3, "damaged")
+    assert "repair or delete the session" in ran.err
+    assert filled("gc").code == 3
