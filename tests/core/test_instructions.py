@@ -227,6 +227,14 @@ class TestInstructionsDelta:
         assert delta == {"instructions_parts": [named("a", "A", source="s1")]}
         assert list(apply(after, "3", delta).instructions_parts) == want
 
+    def test_no_source_cannot_be_written_beside_a_hash(self) -> None:
+        after = with_parts(part("a", "A"))
+        after = apply(after, "1", {"instructions_parts": [part("a", "A", "s2")]})
+        after = apply(after, "2", {"instructions": "all"})
+        delta = after.instructions_delta([part("a", "A")])
+        assert delta == {"instructions_parts": [part("a", "A")]}
+        assert list(apply(after, "3", delta).instructions_parts) == [part("a", "A")]
+
     def test_one_part_in_five_hundred_costs_its_text(self) -> None:
         parts = [part(f"memory-{n}", f"fact {n} " * 20, "memory") for n in range(500)]
         parts[250] = part("memory-250", "corrected", "memory")

@@ -84,6 +84,58 @@ def test_not_answered_when_cancelled_or_when_the_harness_answered() -> None:
     assert told(tape)[1][3] is False
 
 
+def test_a_callee_without_a_dispatch_answered_nothing() -> None:
+    tape = Tape()
+    tape.call()
+    link = tape.link("subsession", "child", call_id="c1")
+    tape.output()
+    assert told(tape) == [(link, -1, False, False)]
+
+
+def test_a_callee_linked_after_the_output_answered_nothing() -> None:
+    tape = Tape()
+    call = tape.call()
+    dispatch = tape.dispatch(call)
+    tape.output()
+    link = tape.link("peer", "", call_id="c1", url="https://x")
+    assert told(tape) == [(link, dispatch, False, False)]
+
+
+def test_only_an_answer_between_link_and_output_is_the_harness_answering() -> None:
+    tape = Tape()
+    call = tape.call()
+    dispatch = tape.dispatch(call)
+    tape.decide(call, "answer")
+    link = tape.link("peer", "", call_id="c1", url="https://x")
+    tape.decide(call, "hold")
+    tape.output()
+    tape.decide(call, "answer")
+    assert told(tape) == [(link, dispatch, False, True)]
+
+
+def test_only_a_notice_cancels() -> None:
+    tape = Tape()
+    tape.call()
+    link = tape.link("peer", "s", call_id="c1")
+    tape.link("judged_by", "judge", target=tape.id(link))
+    tape.link("judged_by", "judge", target=tape.id(link), cancel="sent")
+    tape.link("peer", "s", call_id="c1", target=tape.id(link), cancel="later")
+    tape.add("label", {"target": tape.id(link), "label": "good"})
+    tape.add("outcome", {"kind": "feedback", "target": tape.id(link)})
+    assert [cancelled for _, _, cancelled, _ in told(tape)] == [False, False]
+
+
+def test_a_notice_off_the_path_cancels_nothing() -> None:
+    tape = Tape()
+    tape.call()
+    link = tape.link("subsession", "child", call_id="c1")
+    notice(tape, link)
+    assert told(tape) == [(link, -1, True, False)]
+    tape.branch(link)
+    tape.user()
+    assert told(tape) == [(link, -1, False, False)]
+
+
 def test_a_notice_is_no_callee_and_one_that_names_none_is_passed_over() -> None:
     tape = Tape()
     tape.call()

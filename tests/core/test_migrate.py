@@ -80,6 +80,16 @@ def test_an_entry_is_hashed_with_its_old_id_in_its_body() -> None:
     assert session.entry("e1") == held
 
 
+@pytest.mark.parametrize("minor", [1, 2, 3, 4])
+def test_every_minor_before_0_5_is_migrated_alike(minor: int) -> None:
+    entries = [old("a", "item", item=MESSAGE), old("b", "label", target="a", label="x")]
+    session = migrated(*entries, format=f"agentsession/0.{minor}")
+    assert (session.migrated, session.declared_format) == (True, f"agentsession/0.{minor}")
+    assert [held.id for held in session] == [held.id for held in migrated(*entries)]
+    assert session.entry("b").body["target"] == session.entry("a").id
+    assert session.header.format == FORMAT
+
+
 def test_every_member_that_names_an_entry_names_it_by_its_new_id() -> None:
     session = migrated(
         old("a", "queued", item=MESSAGE, mode="steer"),
