@@ -1,4 +1,4 @@
-"""Formats of earlier minors in a store: read as they stand, raised by the first append that adds something, and kept."""
+"""Formats of earlier minors in a store: read as they stand, raised by the first append that adds something."""
 
 from __future__ import annotations
 
