@@ -259,8 +259,9 @@ class SimDisk(Disk):
             self.held = [other for other in self.held if other in other.file.locks]
 
     def forget(self, node: File | Directory) -> None:
-        """Drop what is remembered of it."""
-        super().forget(node)
+        """Drop what is remembered of it. A file that recorded readers may hold open keeps its number from others."""
+        if self.recorder is None or isinstance(node, Directory):
+            super().forget(node)
         if isinstance(node, File) and not node.links and not node.opens and node.data:
             self.dead.append(node.frozen())
             del self.dead[:-DEAD_MAX]
