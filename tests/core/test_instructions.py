@@ -128,6 +128,8 @@ def test_an_unresolved_part_stays_unresolved_when_kept() -> None:
 
 def test_what_a_delta_cannot_resolve_is_said() -> None:
     assert Replay(with_parts(A)).config("x", {"instructions_parts": [{"keep": 2}]}) is Unresolved.PART
+    assert Replay(with_parts(A)).config("x", {"instructions_parts": [named("n", "N"), A]}) is Unresolved.PART
+    assert Replay(with_parts(A)).config("x", {"instructions_parts": [{"keep": 1}]}) is Unresolved.NONE
     assert Replay(with_parts(A)).config("x", {"instructions_parts": [named("a", "x")]}) is Unresolved.PART
     assert Replay(with_parts(A)).config("x", {"instructions_parts": [named("a", "A")]}) is Unresolved.NONE
 
@@ -198,6 +200,9 @@ class TestInstructionsDelta:
             ([A, part("b", "B"), C, D], [{"keep": 1}, part("b", "B"), {"keep": 2}]),
             ([D, A, B, C], [named("d", "D"), named("a", "A"), {"keep": 2}]),
             ([part("n", "N"), *IN_FORCE], [part("n", "N"), {"keep": 4}]),
+            ([A, part("n", "N"), B, C, D], [{"keep": 1}, part("n", "N"), {"keep": 3}]),
+            ([A, B, part("n", "N"), part("m", "M"), D], [{"keep": 2}, part("n", "N"), part("m", "M"), named("d", "D")]),
+            ([*IN_FORCE, part("n", "N")], [{"keep": 4}, part("n", "N")]),
             ([{"id": "n"}, A], [part("n", ""), {"keep": 1}]),
         ],
     )
@@ -207,6 +212,10 @@ class TestInstructionsDelta:
     def test_empty_over_something(self) -> None:
         assert with_parts(A).instructions_delta([]) == {"instructions": ""}
         assert Settings(instructions="all").instructions_delta([]) == {"instructions": ""}
+        empty = with_parts(part("a", ""))
+        assert empty.instructions == ""
+        assert empty.instructions_delta([]) == {"instructions": ""}
+        assert apply(empty, "x", {"instructions": ""}).instructions_parts == ()
 
     def test_what_left_force_is_named_by_its_hash(self) -> None:
         after = apply(with_parts(A, B), "1", {"instructions_parts": [part("a", "A2")]})
@@ -365,6 +374,8 @@ def test_a_bad_of_is_said_and_a_bad_keep_is_not() -> None:
         ([{"keep": 1, "of": "list-1"}, OA], Unresolved.OF),
         ([{"keep": 9}], Unresolved.NONE),
         ([{"keep": 1, "of": "list-1"}], Unresolved.NONE),
+        ([{"of": "nobody"}, {"keep": 0, "of": "nobody"}], Unresolved.NONE),
+        ([{"keep": 1, "of": "nobody"}, {"keep": 1}], Unresolved.OF),
     ):
         assert Replay(with_omitted([OA])).config("x", {"instructions_omitted": elements}) is said
 
@@ -389,6 +400,20 @@ class TestOmittedDelta:
             self.LONG[8],
             {"keep": 11},
         ]
+
+    @pytest.mark.parametrize(
+        ("want", "delta"),
+        [
+            (LONG[:5], [{"keep": 5}]),
+            ([*LONG, omitted("new")], [{"keep": 20}, omitted("new")]),
+            ([*LONG[:4], omitted("new"), *LONG[4:]], [{"keep": 4}, omitted("new"), {"keep": 16}]),
+            (LONG[3:], [LONG[3], {"keep": 16}]),
+        ],
+    )
+    def test_runs_of_what_stays_are_counted(self, want: list[Json], delta: list[Json]) -> None:
+        before = with_omitted(self.LONG)
+        assert before.omitted_delta(want) == delta
+        assert list(apply(before, "x", {"instructions_omitted": delta}).instructions_omitted) == want
 
     def test_a_hand_back_is_one_element(self) -> None:
         other = [omitted(f"other-{n}") for n in range(20)]

@@ -113,6 +113,16 @@ def test_only_an_answer_between_link_and_output_is_the_harness_answering() -> No
     assert told(tape) == [(link, dispatch, False, True)]
 
 
+def test_a_dispatch_after_the_output_takes_no_answer_away() -> None:
+    tape = Tape()
+    call = tape.call()
+    dispatch = tape.dispatch(call)
+    link = tape.link("peer", "", call_id="c1", url="https://x")
+    tape.output()
+    tape.dispatch(call)
+    assert told(tape) == [(link, dispatch, False, True)]
+
+
 def test_only_a_notice_cancels() -> None:
     tape = Tape()
     tape.call()
@@ -205,6 +215,7 @@ def test_what_is_passed_over() -> None:
     tape.base()
     link = tape.link("subsession", "elsewhere", call_id="c1", url="https://x")
     notice(tape, link)
+    tape.link("subsession", "told-to-stop", call_id="c1", cancel="sent", target=tape.id(link))
     tape.link("subsession", "")
     tape.link("peer", "peer", call_id="c1")
     tape.link("judged_by", "judge")
