@@ -278,7 +278,8 @@ def new_header(
     for name in extra:
         if name in members or name in optional:
             raise BadHeader(f"{name} is a member of the format", where=f"/{name}", next_step="give it by its own name")
-    members.update((name, value) for name, value in optional.items() if value)
+    # An original that was named by nothing is written, and refused below: it is not the same as none.
+    members.update((name, value) for name, value in optional.items() if value or value == {})
     members.update(extra)
     header = Header.parse(members)
     check_new(header)

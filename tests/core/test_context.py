@@ -191,6 +191,26 @@ def test_other_models_in_a_kept_window(before: list[Step], checkpoint: Json, lef
     assert built.at().omitted == ([{"entry": built.id(kept), "reason": "other_models"}] if left_out else [])
 
 
+@pytest.mark.parametrize(
+    ("compaction", "end", "left_out"),
+    [
+        ({"config": {"model": "n"}}, {"omit": RULE}, False),
+        ({"config": {"model": "n"}}, {"omit": RULE, "model": "m"}, True),
+        ({"config": {}}, {"omit": RULE, "model": "m"}, False),
+        ({}, {"omit": RULE}, False),
+        ({}, {"omit": RULE, "model": "n"}, True),
+    ],
+)
+def test_other_models_behind_a_compaction_are_those_its_checkpoint_says(
+    compaction: Json, end: Json, left_out: bool
+) -> None:
+    built = Built(config(model="m"), item("first"))
+    built.add("compaction", {"first_kept": built.id(1), "summary": text("s"), **compaction})
+    thought = built.add(*reasoning())
+    built.add(*config(**end))
+    assert built.at().omitted == ([{"entry": built.id(thought), "reason": "other_models"}] if left_out else [])
+
+
 @pytest.mark.parametrize(("checkpoint", "left_out"), [({"model": "k"}, True), ({}, False)])
 def test_other_models_looks_no_further_than_an_earlier_checkpoint(checkpoint: Json, left_out: bool) -> None:
     built = Built(config(model="m"), item("a"))

@@ -19,6 +19,26 @@ def test_a_queued_input_is_owed_until_an_item_names_it() -> None:
     assert [entry.id for entry in pending_queued(tape.source, tape.at)] == [tape.id(second)]
 
 
+def test_nothing_but_an_item_pays_and_names_it_by_its_id() -> None:
+    tape = Tape()
+    owed = queue(tape, "a")
+    message = {"type": "message", "role": "user", "content": "a"}
+    tape.add("custom", {"ns": "acme", "queued_from": tape.id(owed)})
+    tape.add("acme:item", {"item": message, "queued_from": tape.id(owed)})
+    tape.add("branch_summary", {"from": tape.id(owed), "summary": message, "queued_from": tape.id(owed)})
+    for other in ({"entry": tape.id(owed)}, [tape.id(owed)], 7, None, ""):
+        tape.add("item", {"item": message, "queued_from": other})
+    assert [entry.id for entry in pending_queued(tape.source, tape.at)] == [tape.id(owed)]
+
+
+def test_a_run_that_starts_closes_nothing() -> None:
+    tape = Tape()
+    owed = queue(tape, "a")
+    tape.start()
+    tape.response()
+    assert [entry.id for entry in pending_queued(tape.source, tape.at)] == [tape.id(owed)]
+
+
 def test_the_end_of_any_run_closes_what_was_queued_before_it() -> None:
     tape = Tape()
     queue(tape, "a")
@@ -47,3 +67,7 @@ def test_the_json_of_a_queued_input() -> None:
     assert queued_json(tape.source.entry(bare)) == {"entry": tape.id(bare), "mode": "steer", "item": item}
     shown = queued_json(tape.source.entry(full))
     assert (shown["trigger"], shown["ref"]) == ({"kind": "human"}, "x")
+    odd = queue(tape, "c", trigger="human", ref="")
+    assert queued_json(tape.source.entry(odd)).keys() == {"entry", "mode", "item"}
+    odd = queue(tape, "c", trigger=[], ref=7)
+    assert queued_json(tape.source.entry(odd)).keys() == {"entry", "mode", "item"}
