@@ -3,6 +3,8 @@
 Owns the making of pack bytes, piece by piece, so that a large pack never lies in memory. Invariant: the bytes depend on
 nothing but objects, order, grade, dictionary and the version of zstd. Pure. Must not know where packs lie.
 
+Bodies come as they are to be stored, whole or as skeletons; their pieces are objects like others.
+
 | grade | blocks | level | dictionary | envelopes |
 |---|---|---|---|---|
 | FRESH | 64 KiB | fast | none | as they are |
@@ -22,6 +24,7 @@ from typing import Final, NamedTuple
 from agentsession_cas.core.envelopes import encode_envelopes
 from agentsession_cas.core.packformat import (
     HEADER_SIZE,
+    SPLIT_BIT,
     BlockRef,
     Codec,
     Grade,
@@ -31,9 +34,10 @@ from agentsession_cas.core.packformat import (
     encode_trailer,
 )
 from agentsession_cas.core.packindex import keys_of
+from agentsession_cas.core.pieces import Skeleton, Stored, encode_stored, encoded_size, stored_size
 from agentsession_cas.core.zframes import FAST, SMALL, STEADY, Dictionary, compress
 
-__all__ = ["Packed", "Packer"]
+__all__ = ["Packed", "Packer", "check_of"]
 
 BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 256 << 10, Grade.ARCHIVE: 1 << 20}
 """A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
@@ -48,7 +52,7 @@ class Packed(NamedTuple):
     """The end of a pack being written, the name of the whole (a raw digest), and what an index and a check of it need.
 
     ``keys`` are those of the objects by number, as ``packindex`` has them. ``sums`` has of each block the SHA-256 of
-    its objects' digests, b"" of one that was copied.
+    what ``check_of`` says of its objects, b"" of one that was copied.
     """
 
     tail: bytes
@@ -59,14 +63,19 @@ class Packed(NamedTuple):
     sums: list[bytes]
 
 
+def check_of(digest: bytes, stored: Stored) -> bytes:
+    """What vouches for every byte of an object that is stored: its digest, or the SHA-256 of its skeleton."""
+    return hashlib.sha256(encode_stored(stored)).digest() if isinstance(stored, Skeleton) else digest
+
+
 class _Group:
     """Objects of one space that wait for their block to fill."""
 
-    __slots__ = ("digests", "pieces", "size")
+    __slots__ = ("digests", "objects", "size")
 
     def __init__(self) -> None:
         self.digests: list[bytes] = []
-        self.pieces: list[bytes] = []
+        self.objects: list[Stored] = []
         self.size = 0
 
 
@@ -100,11 +109,11 @@ class Packer:
         """Objects so far."""
         return len(self._keys) + sum(len(group.digests) for group in self._groups)
 
-    def add(self, space: Space, digest: bytes, data: bytes) -> bytes:
+    def add(self, space: Space, digest: bytes, stored: Stored) -> bytes:
         """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
-        size, most = len(data) + 4, self._block_raw[space]
+        size, most = encoded_size(stored) + 4, self._block_raw[space]
         if size > most:
-            return self._block(space, Codec.PLAIN, [digest], [data])
+            return self._block(space, [digest], [stored])
         group = self._groups[space]
         closed = b""
         if self._archive and group.size + size > most:
@@ -112,7 +121,7 @@ class Packer:
             closed = self._close(space)
             group = self._groups[space]
         group.digests.append(digest)
-        group.pieces.append(data)
+        group.objects.append(stored)
         group.size += size
         return closed if self._archive or group.size < most else self._flush(space)
 
@@ -123,7 +132,7 @@ class Packer:
     def finish(self) -> Packed:
         """The rest of the pack. At least one object must have been added."""
         # bodies last but for their envelopes, and envelopes without bodies at the very end
-        last = b"".join([self._flush(space) for space in (Space.MEDIA, Space.CONTENTS, Space.ENTRIES)])
+        last = b"".join([self._flush(space) for space in (Space.PIECES, Space.MEDIA, Space.CONTENTS, Space.ENTRIES)])
         table = encode_table(self._refs)
         self._hash.update(table)
         trailer = encode_trailer(len(self._refs), table, self._hash.digest())
@@ -143,7 +152,7 @@ class Packer:
             return b""
         if space is Space.ENTRIES and self._grade is not Grade.FRESH:
             return self._envelopes(group, {})
-        closed = self._block(space, Codec.PLAIN, group.digests, group.pieces)
+        closed = self._block(space, group.digests, group.objects)
         if space is Space.CONTENTS and self._archive:
             bodies = {digest: place for place, digest in enumerate(group.digests)}
             closed += self._envelopes(self._take(Space.ENTRIES), bodies)
@@ -156,19 +165,24 @@ class Packer:
     def _envelopes(self, group: _Group, bodies: Mapping[bytes, int]) -> bytes:
         if not group.digests:
             return b""
-        raw = encode_envelopes(list(zip(group.digests, group.pieces, strict=True)), bodies)
-        return self._write(Space.ENTRIES, Codec.ENVELOPES, group.digests, raw, sum(map(len, group.pieces)))
+        envelopes = [encode_stored(envelope) for envelope in group.objects]
+        raw = encode_envelopes(list(zip(group.digests, envelopes, strict=True)), bodies)
+        return self._write(Space.ENTRIES, Codec.ENVELOPES, group.digests, group.objects, raw)
 
-    def _block(self, space: Space, codec: Codec, digests: list[bytes], pieces: list[bytes]) -> bytes:
-        lengths = struct.pack(f"<{len(pieces)}I", *map(len, pieces))
-        raw = lengths + b"".join(pieces)
-        return self._write(space, codec, digests, raw, len(raw) - len(lengths))
+    def _block(self, space: Space, digests: list[bytes], objects: list[Stored]) -> bytes:
+        encoded = [encode_stored(stored) for stored in objects]
+        marks = [SPLIT_BIT if isinstance(stored, Skeleton) else 0 for stored in objects]
+        lengths = [mark | len(data) for mark, data in zip(marks, encoded, strict=True)]
+        raw = b"".join([struct.pack(f"<{len(lengths)}I", *lengths), *encoded])
+        return self._write(space, Codec.SPLIT if any(marks) else Codec.PLAIN, digests, objects, raw)
 
-    def _write(self, space: Space, codec: Codec, digests: list[bytes], raw: bytes, served: int) -> bytes:
+    def _write(self, space: Space, codec: Codec, digests: list[bytes], objects: list[Stored], raw: bytes) -> bytes:
         frame = compress(raw, _LEVELS[self._grade], self._dictionary)
         made_with = self._dictionary.id if self._dictionary is not None else 0
+        served = sum(map(stored_size, objects))
         ref = BlockRef(0, len(frame), len(raw), served, zlib.crc32(frame), made_with, 0, len(digests), space, codec)
-        return self._place(frame, ref, keys_of(digests), hashlib.sha256(b"".join(digests)).digest())
+        checks = b"".join(map(check_of, digests, objects))
+        return self._place(frame, ref, keys_of(digests), hashlib.sha256(checks).digest())
 
     def _place(self, frame: bytes, ref: BlockRef, keys: Sequence[int], checksum: bytes) -> bytes:
         self._hash.update(frame)

@@ -5,19 +5,21 @@ A pack is a header, blocks, a table of the blocks and a trailer, all integers li
     header    magic, version, grade, 4 zero bytes                                      16 bytes
     block     one zstd frame of objects                                                any number
     table     columns: block offsets (u64), first object numbers (u32), each with one more for the end;
-              sizes of what the frames hold (u32), of their objects as they are served (u32), CRC-32 of the frames
+              sizes of what the frames hold (u32), of their objects without their pieces (u32), CRC-32 of the frames
               (u32), ids of the dictionaries they were made with (u32, 0 for none), spaces (u8), codecs (u8)
     trailer   magic, number of blocks, CRC-32 of the table, SHA-256 of all before it   48 bytes
 
 All objects of a block belong to one space. Objects are numbered from 0 in the order they lie in. A pack does not repeat
-their names: an object's name is the SHA-256 of its bytes, so a pack read through once yields its index, whatever became
-of the idx file. The pack itself is named by the SHA-256 of all its bytes. What a frame holds its codec says:
+their names: an object's name is the SHA-256 of its bytes, or noted in its skeleton, so a pack read through once yields
+its index, whatever became of the idx file. The pack itself is named by the SHA-256 of all its bytes. What a frame holds
+its codec says:
 
     PLAIN       the lengths of the objects (u32 each), then their bytes
-    ENVELOPES   envelopes in binary (``envelopes``), which may name bodies of the block before, a PLAIN one: blocks that
-                lay side by side stay so
-
-Space 3 is kept for pieces of long strings, and codec 2 for bodies that name them.
+    ENVELOPES   envelopes in binary (``envelopes``), which may name bodies of the block before, which is none of
+                envelopes: blocks that lay side by side stay so
+    SPLIT       as PLAIN, but objects whose length has its highest bit set are skeletons (``pieces``): bodies without
+                their large strings, which are objects of a space of their own, wherever they lie. A skeleton notes its
+                body's name, which is believed where it lies and tested when the body is put together
 
 Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing else, and allocate no more than
 ``RAW_MAX`` bytes for a block. Must not know where packs lie or how they are found.
@@ -25,7 +27,6 @@ Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing els
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import sys
 import zlib
@@ -37,6 +38,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.envelopes import decode_envelopes
+from agentsession_cas.core.pieces import Stored, decode_skeleton, digest_of_stored, skeleton_rest_size
 from agentsession_cas.core.zframes import Dictionary, expand_sized
 from agentsession_cas.errors import Corrupt
 
@@ -45,6 +47,7 @@ __all__ = [
     "OBJECTS_MAX",
     "PACKED_MAX",
     "RAW_MAX",
+    "SPLIT_BIT",
     "TRAILER_SIZE",
     "Block",
     "BlockRef",
@@ -77,16 +80,20 @@ PACKED_MAX: Final = 64 << 20
 
 RAW_MAX: Final = PACKED_MAX + 4
 
+SPLIT_BIT: Final = 1 << 31
+"""Of an object's length in a block: it is a skeleton."""
+
 OBJECTS_MAX: Final = 1 << 24
 """Objects of one pack, at most: an idx has three bytes for the number of each."""
 
 
 class Space(IntEnum):
-    """The spaces of store.md A1: one hash may name an object in each of them."""
+    """The spaces of store.md A1, and that of pieces (Part B): one hash may name an object in each of them."""
 
     ENTRIES = 0
     CONTENTS = 1
     MEDIA = 2
+    PIECES = 3
 
 
 class Codec(IntEnum):
@@ -94,6 +101,7 @@ class Codec(IntEnum):
 
     PLAIN = 0
     ENVELOPES = 1
+    SPLIT = 2
 
 
 class Grade(IntEnum):
@@ -112,7 +120,7 @@ _GRADES: Final = frozenset(Grade)
 class BlockRef(NamedTuple):
     """Where a block lies: offset and size of its frame, and what must be in it, its objects numbered from ``first`` on.
 
-    ``raw`` bytes are in the frame, ``served`` are those of the objects themselves.
+    ``raw`` bytes are in the frame, ``served`` are those of the objects themselves, without their pieces.
     """
 
     offset: int
@@ -282,12 +290,16 @@ class Table:
         """The space of every block, in order."""
         return bytes(self._spaces)
 
+    def has_skeletons(self, block: int) -> bool:
+        """Whether a block has bodies without their pieces, as the table has it."""
+        return self._codecs[block] == Codec.SPLIT
+
     def dictionaries(self) -> set[int]:
         """The ids of all dictionaries that blocks were made with."""
         return set(self._dictionaries) - {0}
 
     def served_size(self) -> int:
-        """Bytes of all objects, as they are served."""
+        """Bytes of all objects, without their pieces."""
         return sum(self._served)
 
 
@@ -297,26 +309,35 @@ class Table:
 class Block:
     """A block's objects in memory. ``size`` is what it weighs in a cache, in bytes."""
 
-    __slots__ = ("_data", "_ends", "first", "size")
+    __slots__ = ("_data", "_ends", "_split", "first", "served", "size")
 
-    def __init__(self, data: bytes, ends: Sequence[int], first: int) -> None:
+    def __init__(self, data: bytes, ends: Sequence[int], first: int, split: frozenset[int] = frozenset()) -> None:
+        """``split`` are the places of skeletons, each of which must be long enough for its cuts."""
         self._data = data
         self._ends = ends
+        self._split = split
         self.first = first
+        self.served = ends[-1] - ends[0]
+        """Bytes of all its objects, without their pieces."""
         self.size = len(data) + 40 * len(ends) + 200
+        for at in split:
+            size = skeleton_rest_size(data, ends[at], ends[at + 1])
+            if size < 0:
+                raise Corrupt("a skeleton too short for its cuts")
+            self.served += size - (ends[at + 1] - ends[at])
 
     def __len__(self) -> int:
         return len(self._ends) - 1
 
-    @property
-    def served(self) -> int:
-        """Bytes of all its objects."""
-        return self._ends[-1] - self._ends[0]
-
-    def object(self, number: int) -> bytes:
-        """The bytes of the object of that number in the pack, unverified."""
+    def stored(self, number: int) -> Stored:
+        """The object of that number in the pack, as it is stored, unverified. Raises Corrupt."""
         at = number - self.first
-        return self._data[self._ends[at] : self._ends[at + 1]]
+        data = self._data[self._ends[at] : self._ends[at + 1]]
+        return decode_skeleton(data) if at in self._split else data
+
+    def digest(self, number: int) -> bytes:
+        """The raw digest of the object of that number: that of its bytes, or what its skeleton notes."""
+        return digest_of_stored(self.stored(number))
 
 
 def decode_block(
@@ -345,10 +366,14 @@ def _plain(data: bytes, ref: BlockRef) -> Block:
     if 4 * ref.objects > len(data):
         raise Corrupt("a block too short for its objects")
     lengths = struct.unpack_from(f"<{ref.objects}I", data)
+    split: list[int] = []
+    if ref.codec is Codec.SPLIT:
+        split = [at for at, length in enumerate(lengths) if length & SPLIT_BIT]
+        lengths = tuple(length & ~SPLIT_BIT for length in lengths)
     ends = list(accumulate(lengths, initial=4 * ref.objects))
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
-    return Block(data, ends, ref.first)
+    return Block(data, ends, ref.first, frozenset(split))
 
 
 class _Bodies:
@@ -363,4 +388,4 @@ class _Bodies:
         block = self._block = self._block or self._before()
         if place >= len(block):
             raise Corrupt("an envelope whose body is not in the block before it")
-        return hashlib.sha256(block.object(block.first + place)).digest()
+        return block.digest(block.first + place)

@@ -41,6 +41,8 @@ CODES: Final[dict[str, Meaning]] = {
     "misnamed_object": Meaning("error", "a loose object whose bytes hash to another name", _RESTORE),
     "corrupt_pack": Meaning("error", "a pack that does not hash to its name, or cannot be listed", "repack what reads"),
     "corrupt_block": Meaning("error", "objects of a pack that cannot be read", _RESTORE),
+    "missing_piece": Meaning("error", "no good copy of a large string that a body needs", _RESTORE),
+    "broken_body": Meaning("error", "a body that does not hash to its name when it is put together", _RESTORE),
     "corrupt_dictionary": Meaning("error", "a dictionary without a whole copy: its blocks cannot be read", _RESTORE),
     "dictionary_copy": Meaning("warning", "one of a dictionary's two copies is gone or not whole", "repack"),
     "corrupt_idx": Meaning("warning", "a damaged idx; reads rebuild it", "delete the idx"),
@@ -48,7 +50,7 @@ CODES: Final[dict[str, Meaning]] = {
     "missing_idx": Meaning("note", "a pack without idx; reads rebuild it", _NONE),
     "bare_idx": Meaning("note", "an idx without its pack", "delete the idx"),
     "dangling_object": Meaning("note", "an object that no session needs", _SWEEP),
-    "dangling_unknown": Meaning("note", "a session or ref does not read, so dangling objects cannot be told", _REPAIR),
+    "dangling_unknown": Meaning("note", "a session, ref or body does not read: what dangles cannot be told", _REPAIR),
     # a session's files
     "bad_header": Meaning("error", "the header is absent or damaged", _REPAIR),
     "misnamed_session": Meaning("error", "a directory by another name than its session's", "rename the directory"),

@@ -159,6 +159,9 @@ class _Check:
         if not self.survey.complete:
             self._add("dangling_unknown", "a session or a ref does not read whole", self._layout.sessions)
             return
+        error = self.survey.need_pieces()
+        if error is not None:
+            self._add("dangling_unknown", f"of the pieces: {error.what}", error.where or self._layout.root)
         for place in self.survey.dangling():
             detail = f"no session needs this of the {place.space.name.lower()}"
             self.findings.append(Finding("dangling_object", detail, object=hash_of(place.digest), path=place.path))

@@ -13,6 +13,7 @@ from agentsession_cas.core.envelope import read_envelope
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.pieces import Cut, Skeleton, split
 from agentsession_cas.core.rows import RowCode
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoObject, NoSession
@@ -41,9 +42,11 @@ def stats(layout: Layout, objects: ObjectDatabase, on_damage: OnDamage | None = 
       own and of its prefix, every blob it names once.
     - ``disk``: every file under the store's root. ``journals``, ``logs``, ``loose`` and ``packs`` (with idx files) are
       parts of it; headers, HEADs, settings, locks, ``tmp`` and ``trash`` are the rest.
-    - ``saved.dedup``: ``logical`` less the headers, less the bytes of the distinct envelopes, bodies and blobs named.
-    - ``saved.compression``: the canonical bytes of all copies in ``objects/``, what no session needs included, less
-      the bytes of the files they lie in; below zero in a store so small that idx files outweigh what is saved.
+    - ``saved.dedup``: ``logical`` less the headers, less the bytes of the distinct envelopes, bodies and blobs named,
+      large strings of bodies counted once for all of them.
+    - ``saved.compression``: the canonical bytes of all copies in ``objects/``, what no session needs included and a
+      body's large strings left out where they lie by themselves, less the bytes of the files they lie in; below zero
+      in a store so small that idx files outweigh what is saved.
     """
     tally = _Tally(layout, objects, on_damage)
     tally.measure_objects()
@@ -64,7 +67,7 @@ def stats(layout: Layout, objects: ObjectDatabase, on_damage: OnDamage | None = 
             "loose": held.loose_bytes,
         },
         "saved": {
-            "dedup": tally.named - sum(tally.distinct.values()),
+            "dedup": tally.named - tally.distinct_bytes(),
             "compression": held.logical_bytes - held.pack_bytes - held.loose_bytes,
         },
     }
@@ -78,6 +81,7 @@ class _Tally:
         self._on_damage = on_damage
         self._objects = objects
         self._sizes: dict[tuple[Space, bytes], int] = {}
+        self._cuts: dict[bytes, tuple[Cut, ...]] = {}
         self._above: dict[bytes, tuple[bytes, bytes, list[bytes]]] = {}
         self.distinct: dict[tuple[Space, bytes], int] = {}
         self.sessions = 0
@@ -97,9 +101,27 @@ class _Tally:
 
     def _read_size(self, space: Space, digest: bytes) -> int:
         try:
-            return len(self._objects.get(space, digest))
+            data = self._objects.get(space, digest)
         except (NoObject, Corrupt, DiskError):
             return 0
+        if space is Space.CONTENTS:
+            self._note_cuts(digest, data)
+        return len(data)
+
+    def _note_cuts(self, digest: bytes, data: bytes) -> None:
+        stored = split(digest, data)
+        if isinstance(stored, Skeleton):
+            self._cuts[digest] = stored.cuts
+
+    def distinct_bytes(self) -> int:
+        """Bytes of the objects that sessions name, each counted once, and each large string of bodies once."""
+        pieces: dict[bytes, int] = {}
+        cut_out = 0
+        for space, digest in self.distinct:
+            for cut in self._cuts.get(digest, ()) if space is Space.CONTENTS else ():
+                pieces[cut.digest] = cut.length
+                cut_out += cut.length
+        return sum(self.distinct.values()) - cut_out + sum(pieces.values())
 
     def measure_session(self, name: str) -> None:
         """Count the session in a directory of ``sessions/``, as far as it reads."""
@@ -143,6 +165,7 @@ class _Tally:
         if number >= table.base:
             record = table.pending[number - table.base]
             envelope, content = len(record.envelope), len(record.content)
+            self._note_cuts(row.content, record.content)
         else:
             envelope, content = self._size(Space.ENTRIES, row.entry), self._size(Space.CONTENTS, row.content)
         self._name(Space.ENTRIES, row.entry, envelope)

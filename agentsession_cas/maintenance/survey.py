@@ -12,6 +12,7 @@ from typing import Final
 
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.pieces import names_in, split
 from agentsession_cas.errors import Corrupt, DiskError, NoObject
 from agentsession_cas.objects.database import Location, ObjectDatabase
 
@@ -67,6 +68,24 @@ class Survey:
             return self.objects.get(space, digest), ""
         except (NoObject, Corrupt, DiskError) as error:
             return b"", str(error)
+
+    def need_body(self, digest: bytes, data: bytes) -> None:
+        """Note that a session needs the pieces of a body whose bytes lie in its journal, which may be held already."""
+        self.needed[Space.PIECES].update(names_in(split(digest, data)).pieces)
+
+    def need_pieces(self) -> Corrupt | DiskError | None:
+        """Note the pieces that needed bodies need; returns what kept some of them from being noted.
+
+        No piece is called dangling then.
+        """
+        try:
+            for body, named in self.objects.bodies():
+                if body.digest in self.needed[Space.CONTENTS]:
+                    self.needed[Space.PIECES].update(named.pieces)
+        except (Corrupt, DiskError) as error:
+            self.needed[Space.PIECES] |= self.listed[Space.PIECES]
+            return error
+        return None
 
     def dangling(self) -> list[Location]:
         """A location of every listed object that nothing needs, each object once."""

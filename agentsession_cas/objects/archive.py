@@ -9,12 +9,12 @@ Memory: a byte for each object of the packs that go. Must not: know what the ord
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.packformat import PACKED_MAX, Grade, Space
+from agentsession_cas.core.pieces import Skeleton, Stored, digest_of_stored, encoded_size
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
@@ -41,6 +41,7 @@ class Archiver:
         self._done = {pack.stem: bytearray(pack.index().objects) for pack in self._old}
         self._loose: set[_Object] = set()
         self._rest: set[_Object] = set()
+        self._pieces: set[bytes] = set()  # those of the pack being written
         self._kept: set[str] = set()
         self._written: list[str] = []
         self._writer: PackWriter | None = None
@@ -92,15 +93,23 @@ class Archiver:
 
     def _take_one_loose(self, space: Space, digest: bytes) -> None:
         with suppress(Corrupt, DiskError):
-            data = self._moves.loose.get(space, digest)
-            if data is not None and len(data) <= PACKED_MAX:
-                self._add(space, digest, data)
+            copy = self._moves.loose.get(space, digest)
+            if copy is not None and encoded_size(copy.stored) <= PACKED_MAX:
+                self._add(space, digest, copy.stored)
                 self._loose.add((space, digest))
 
-    def _add(self, space: Space, digest: bytes, data: bytes) -> None:
+    def _add(self, space: Space, digest: bytes, stored: Stored) -> None:
+        """Add an object and, that neighbours stay neighbours, the pieces it needs."""
+        if space is Space.PIECES and digest in self._pieces:
+            return
         if self._writer is None:
             self._writer = self._moves.writer(Grade.ARCHIVE, self._dictionary)
-        self._writer.add(space, digest, data)
+        self._writer.add(space, digest, stored)
+        if space is Space.PIECES:
+            self._pieces.add(digest)
+        if isinstance(stored, Skeleton):
+            for cut in stored.cuts:
+                self._take(Space.PIECES, cut.digest)
 
     # --- what it left out ---
 
@@ -115,17 +124,17 @@ class Archiver:
                         block = file.block(number)
                         for at in range(ref.first, ref.first + ref.objects):
                             if not done[at]:
-                                self._take_left(ref.space, block.object(at))
+                                self._take_left(ref.space, block.stored(at))
                     yield from self._turn_over()
                     yield ref.objects
         except (Corrupt, NoFile):
             self._kept.add(pack.stem)
 
-    def _take_left(self, space: Space, data: bytes) -> None:
-        digest = hashlib.sha256(data).digest()
+    def _take_left(self, space: Space, stored: Stored) -> None:
+        digest = digest_of_stored(stored)
         if (space, digest) not in self._rest and not self._archived(space, digest):
             self._rest.add((space, digest))
-            self._add(space, digest, data)
+            self._add(space, digest, stored)
 
     def _archived(self, space: Space, digest: bytes) -> bool:
         """Whether the archive has a good copy, which means read and hashed."""
@@ -139,9 +148,9 @@ class Archiver:
         """Loose objects that the order left out, or that are packed as well."""
         for space, digest in self._loose_files():
             with suppress(Corrupt, DiskError):
-                data = self._moves.loose.get(space, digest)
-                if data is not None and len(data) <= PACKED_MAX:
-                    self._take_left(space, data)
+                copy = self._moves.loose.get(space, digest)
+                if copy is not None and encoded_size(copy.stored) <= PACKED_MAX:
+                    self._take_left(space, copy.stored)
                     self._loose.add((space, digest))
             yield from self._turn_over()
             yield 1
@@ -166,6 +175,7 @@ class Archiver:
         with self._moves.switch():
             self._moves.put(self._writer, stem)
         self._writer = None
+        self._pieces.clear()
         self._written.append(stem)
         self._archives.append(self._moves.packs.listed[stem])
 

@@ -9,6 +9,8 @@ hides nothing of another. Must not: repair, or judge what objects mean and who n
 | misnamed_object | error | a loose object whose bytes hash to another name |
 | corrupt_pack | error | a pack that does not hash to its name, or whose table is lost |
 | corrupt_block | error | a block of a pack that cannot be read: whoever needs its objects can name them |
+| missing_piece | error | no good copy of a piece that a body needs (``core.pieces``) |
+| broken_body | error | a body whose pieces are good but that, put together, does not hash to its name |
 | corrupt_dictionary | error | a dictionary of which no copy is whole: no block made with it can be read |
 | dictionary_copy | warning | a copy of a dictionary that is gone or not whole, the other one is |
 | unreadable_file | error | the system refuses to read it |
@@ -21,15 +23,15 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from agentsession_cas.core.packformat import BlockRef, Space, Table
 from agentsession_cas.core.packindex import Index
-from agentsession_cas.core.zframes import expand
+from agentsession_cas.core.pieces import Skeleton, decode_loose, digest_of_stored, join
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import Corrupt, DiskError, NoFile
+from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.dictionaries import ENDINGS, Dictionaries
 from agentsession_cas.objects.loose import Loose
 from agentsession_cas.objects.packs import Pack, Packs, is_pack_file
@@ -54,43 +56,112 @@ class Finding:
 
 
 def check_objects(
-    fs: Fs, objects_dir: str, loose: Loose, packs: Packs, dictionaries: Dictionaries
+    fs: Fs,
+    objects_dir: str,
+    loose: Loose,
+    packs: Packs,
+    dictionaries: Dictionaries,
+    piece: Callable[[bytes], bytes],
 ) -> Iterator[Finding]:
-    """All findings; every byte is read. What appears or goes meanwhile is no finding."""
+    """All findings; every byte is read. What appears or goes meanwhile is no finding.
+
+    ``piece`` gives a piece by its raw digest, or raises NoObject, Corrupt, DiskError.
+    """
+    bodies = _Bodies(piece)
     known = {*loose.spaces.values(), packs.directory, dictionaries.directory}
     for name in fs.listdir(objects_dir):
         if f"{objects_dir}/{name}" not in known:
             yield Finding("stray_file", "note", f"{objects_dir}/{name}", "does not belong among the objects")
     for space in loose.spaces:
-        yield from _check_space(fs, loose, space)
+        yield from _check_space(fs, loose, space, bodies)
     yield from _check_dictionaries(dictionaries)
     yield from _check_names(fs, packs)
     packs.relist()
     for pack in packs.listed.values():
-        yield from _check_pack(fs, pack)
+        found = list(_check_pack(fs, pack))
+        yield from found
+        yield from _check_bodies(pack, bodies, told=any(each.severity == "error" for each in found))
+
+
+# --- bodies of several parts -----------------------------------------------------------------------------------------
+
+
+class _Bodies:
+    """Puts bodies together, remembering what became of each piece."""
+
+    def __init__(self, piece: Callable[[bytes], bytes]) -> None:
+        self._piece = piece
+        self._bad: dict[bytes, str] = {}
+        self._good: set[bytes] = set()
+
+    def check(self, skeleton: Skeleton, path: str, where: str) -> Iterator[Finding]:
+        """What is wrong with a body that lies in ``path``; ``where`` says where in it."""
+        name = f"{where}sha256:{skeleton.digest.hex()}"
+        bad = [digest for digest in dict.fromkeys(cut.digest for cut in skeleton.cuts) if self._is_bad(digest)]
+        for digest in bad:
+            detail = f"the body {name} needs it: {self._bad[digest]}"
+            yield Finding("missing_piece", "error", path, detail, Space.PIECES, digest)
+        if bad:
+            return
+        try:
+            found = hashlib.sha256(join(skeleton, self._piece)).hexdigest()
+        except Corrupt as error:
+            yield Finding("broken_body", "error", path, f"{name}: {error.what}", Space.CONTENTS, skeleton.digest)
+        except (NoObject, DiskError):
+            return  # went meanwhile, with the body
+        else:
+            if found != skeleton.digest.hex():
+                detail = f"the body {name} is put together to sha256:{found}"
+                yield Finding("broken_body", "error", path, detail, Space.CONTENTS, skeleton.digest)
+
+    def _is_bad(self, digest: bytes) -> bool:
+        if digest not in self._good and digest not in self._bad:
+            try:
+                self._piece(digest)
+                self._good.add(digest)
+            except AgentSessionError as error:
+                self._bad[digest] = error.what
+        return digest in self._bad
+
+
+def _check_bodies(pack: Pack, bodies: _Bodies, *, told: bool) -> Iterator[Finding]:
+    """The bodies of a pack that have pieces; ``told`` that it does not all read."""
+    try:
+        for number, stored in pack.objects(Space.CONTENTS, cut=True):
+            if isinstance(stored, Skeleton):
+                yield from bodies.check(stored, pack.path, f"of block {number}, ")
+    except NoFile:
+        return  # repacked meanwhile
+    except (Corrupt, DiskError) as error:
+        if not told:
+            code = "corrupt_block" if isinstance(error, Corrupt) else "unreadable_file"
+            yield Finding(code, "error", pack.path, error.what, Space.CONTENTS)
 
 
 # --- loose objects ---------------------------------------------------------------------------------------------------
 
 
-def _check_space(fs: Fs, loose: Loose, space: Space) -> Iterator[Finding]:
+def _check_space(fs: Fs, loose: Loose, space: Space, bodies: _Bodies) -> Iterator[Finding]:
     for path, digest in loose.walk(space):
         if digest is None:
             yield Finding("stray_file", "note", path, "no object has this name")
             continue
         try:
-            frame = fs.read(path)
-            data = b"" if frame is None else expand(frame)
+            data = fs.read(path)
+            if data is None:
+                continue
+            stored = decode_loose(data)
         except Corrupt as error:
             yield Finding("corrupt_object", "error", path, error.what, space, digest)
             continue
         except DiskError as error:
             yield Finding("unreadable_file", "error", path, error.what, space, digest)
             continue
-        found = hashlib.sha256(data)
-        if frame is not None and found.digest() != digest:
-            detail = f"its bytes hash to sha256:{found.hexdigest()}"
-            yield Finding("misnamed_object", "error", path, detail, space, digest)
+        found = digest_of_stored(stored)
+        if found != digest:
+            yield Finding("misnamed_object", "error", path, f"its bytes hash to sha256:{found.hex()}", space, digest)
+        elif isinstance(stored, Skeleton):
+            yield from bodies.check(stored, path, "")
 
 
 # --- dictionaries ----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import PACKED_MAX, Codec, Grade, Space
 from agentsession_cas.core.packindex import Index
+from agentsession_cas.core.pieces import Stored, digest_of_stored, encoded_size
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects import durable
@@ -29,7 +30,7 @@ from agentsession_cas.objects.packwriter import PackWriter
 
 __all__ = ["PACKABLE", "Consolidator", "Moved"]
 
-PACKABLE: Final = (Space.ENTRIES, Space.CONTENTS)
+PACKABLE: Final = (Space.ENTRIES, Space.CONTENTS, Space.PIECES)
 """Spaces whose loose objects go into packs."""
 
 _STALE_NS: Final = 3600 * 10**9
@@ -59,12 +60,12 @@ class _Added:
         self._done: set[_Object] = set()
         self.relied_on: set[Pack] = set()
 
-    def add(self, space: Space, digest: bytes, data: bytes) -> None:
+    def add(self, space: Space, digest: bytes, stored: Stored) -> None:
         """Take an object that hashes to ``digest``."""
         if (space, digest) not in self._done:
             self._done.add((space, digest))
             if not self._is_held(space, digest):
-                self._writer.add(space, digest, data)
+                self._writer.add(space, digest, stored)
 
     def _is_held(self, space: Space, digest: bytes) -> bool:
         for pack in self._staying:
@@ -147,10 +148,10 @@ class Consolidator:
         taken: list[_Object] = []
         for space, digest in loose:
             with suppress(Corrupt, DiskError):
-                data = self.loose.get(space, digest)
-                if data is None or len(data) > PACKED_MAX:
+                copy = self.loose.get(space, digest)
+                if copy is None or encoded_size(copy.stored) > PACKED_MAX:
                     continue
-                added.add(space, digest, data)
+                added.add(space, digest, copy.stored)
                 taken.append((space, digest))
             yield 1
         return taken
@@ -237,7 +238,7 @@ def _copy(pack: Pack, writer: PackWriter, copied: set[bytes]) -> Slices[None]:
         while number < file.table.blocks:
             together = [file.sound_frame(number)]
             number += 1
-            if together[0][0].codec is Codec.PLAIN and number < file.table.blocks:
+            if together[0][0].codec is not Codec.ENVELOPES and number < file.table.blocks:
                 behind = file.sound_frame(number)
                 if behind[0].codec is Codec.ENVELOPES:  # it may need the block it lies behind
                     together.append(behind)
@@ -257,6 +258,6 @@ def _recode(pack: Pack, added: _Added) -> Slices[None]:
             block = file.block(number)
             space = Space(file.table.space_of(number))
             for at in range(block.first, block.first + len(block)):
-                data = block.object(at)
-                added.add(space, hashlib.sha256(data).digest(), data)
+                stored = block.stored(at)
+                added.add(space, digest_of_stored(stored), stored)
             yield len(block)

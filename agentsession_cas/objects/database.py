@@ -8,19 +8,22 @@ take the store lock (the caller of ``publish`` holds it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.pieces import Named, Skeleton, digest_of_stored, join, names_in
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
-from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.loose import Copy, Loose
 from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache
 from agentsession_cas.objects.packs import Pack, Packs
 from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
@@ -41,7 +44,7 @@ class Location(NamedTuple):
 class ObjectStats:
     """Counts and bytes. An object with two copies counts twice. Idx files count among ``pack_bytes``.
 
-    ``logical_bytes`` are those of all copies as they are served.
+    ``logical_bytes`` are those of all copies, of bodies without their pieces: these are counted by themselves.
     """
 
     loose: int
@@ -50,6 +53,19 @@ class ObjectStats:
     packs: int
     pack_bytes: int
     logical_bytes: int
+
+
+_NOTHING: Final = Named((), ())
+
+
+def _together(names: Iterable[Named]) -> Named:
+    """What any of them names, each once."""
+    pieces: dict[bytes, None] = {}
+    blobs: dict[bytes, None] = {}
+    for named in names:
+        pieces.update(dict.fromkeys(named.pieces))
+        blobs.update(dict.fromkeys(named.blobs))
+    return Named(tuple(pieces), tuple(blobs))
 
 
 class ObjectDatabase:
@@ -64,9 +80,9 @@ class ObjectDatabase:
         self._fs = host.fs
         self._dir = f"{root}/objects"
         self._tmp_dir = f"{root}/tmp"
-        self._loose = Loose(host.fs, self._dir)
+        self._loose = Loose(host.fs, self._dir, self._whole)
         self._dictionaries = Dictionaries(host.fs, f"{self._dir}/dict")
-        self._packs = Packs(host.fs, f"{self._dir}/pack", self._dictionaries, BlockCache(cache_max))
+        self._packs = Packs(host.fs, f"{self._dir}/pack", self._dictionaries, BlockCache(cache_max), self._whole)
         self._publisher = Publisher(host, self._tmp_dir, self._loose, self._packs)
         self._closed = False
 
@@ -79,11 +95,9 @@ class ObjectDatabase:
         while True:
             listed = self._packs.listed
             errors: list[AgentSessionError] = []
-            data = self._packs.get(space, digest, errors)
-            if data is None:
-                data = self._get_loose(space, digest, errors)
-            if data is not None:
-                return data
+            copy = self._packs.get(space, digest, errors) or self._get_loose(space, digest, errors)
+            if copy is not None:
+                return copy.data
             self._packs.relist()
             if self._packs.listed is listed:
                 break
@@ -134,6 +148,55 @@ class ObjectDatabase:
         self._use()
         self._publisher.renew((space, digest, data))
 
+    def names(self, digest: bytes) -> Named:
+        """What a body names: pieces, by any of its copies, and blobs. Its pieces are not read.
+
+        Raises NoObject when there is no copy, Corrupt or DiskError when there is none that reads.
+        """
+        self._use()
+        self._packs.relist()
+        copies, errors = self._packs.stored(Space.CONTENTS, digest)
+        try:
+            loose = self._loose.stored(Space.CONTENTS, digest)
+            copies += [] if loose is None else [loose]
+        except (Corrupt, DiskError) as error:
+            errors.append(error)
+        if copies:
+            return _together(names_in(stored) for stored in copies)
+        if errors:
+            raise errors[0]
+        raise NoObject(f"no contents object sha256:{digest.hex()}", where=self._dir)
+
+    def bodies(self) -> Iterator[tuple[Location, Named]]:
+        """Every copy of every body that names pieces or blobs, and what it names: what a sweep marks by, in one pass.
+
+        Pieces are not read. As :meth:`iterate`: what moves meanwhile may come twice, and what cannot be read is told
+        at the end, when all else was given. Raises Corrupt, DiskError.
+        """
+        self._use()
+        error: AgentSessionError | None = None
+        for digest, path in self._loose.files(Space.CONTENTS):
+            try:
+                stored = self._loose.stored(Space.CONTENTS, digest)
+            except (Corrupt, DiskError) as failed:
+                error = error or failed
+                continue
+            named = names_in(stored) if stored is not None else _NOTHING
+            if named != _NOTHING:
+                yield Location(Space.CONTENTS, digest, path, None), named
+        for pack in self._every_pack():
+            try:
+                for number, stored in pack.objects(Space.CONTENTS):
+                    named = names_in(stored)
+                    if named != _NOTHING:
+                        yield Location(Space.CONTENTS, digest_of_stored(stored), pack.path, number), named
+            except NoFile:
+                continue
+            except (Corrupt, DiskError) as failed:
+                error = error or failed
+        if error is not None:
+            raise error
+
     def forget(self) -> None:
         """Trust nothing seen so far to be durable, or to be there: call it when the sweep epoch has moved."""
         self._publisher.forget()
@@ -181,7 +244,7 @@ class ObjectDatabase:
         return Consolidator(self._host, self._tmp_dir, self._loose, self._packs, self._dictionaries, switch)
 
     def iterate(self, space: Space | None = None) -> Iterator[Location]:
-        """Every copy of every object, of one space or (None) of all three: loose ones by digest, packs as they lie.
+        """Every copy of every object, of one space or (None) of all: loose ones by digest, packs as they lie.
 
         Packs are read, for only its bytes tell an object's name; loose files are not, so nothing is said of what is in
         them. An object moved meanwhile may come twice and is never missed. Raises Corrupt or DiskError at the end, when
@@ -207,7 +270,8 @@ class ObjectDatabase:
     def check(self) -> Iterator[Finding]:
         """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``."""
         self._use()
-        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries)
+        piece = partial(self.get, Space.PIECES)
+        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece)
 
     def stats(self) -> ObjectStats:
         """Counts and bytes. Lists every loose object and opens each; a pack that cannot be read counts as a file."""
@@ -253,12 +317,39 @@ class ObjectDatabase:
         if self._closed:
             raise Closed("the object database is closed", where=self._dir)
 
-    def _get_loose(self, space: Space, digest: bytes, errors: list[AgentSessionError]) -> bytes | None:
+    def _get_loose(self, space: Space, digest: bytes, errors: list[AgentSessionError]) -> Copy | None:
         try:
             return self._loose.get(space, digest)
         except (Corrupt, DiskError) as error:
             errors.append(error)
             return None
+
+    def _whole(self, skeleton: Skeleton) -> bytes:
+        """A body put together. Its own hash vouches for its pieces; they are hashed if it does not come out right."""
+        with suppress(Corrupt):
+            data = join(skeleton, self._glimpse)
+            if hashlib.sha256(data).digest() == skeleton.digest:
+                return data
+        data = join(skeleton, self._piece)
+        found = hashlib.sha256(data)
+        if found.digest() != skeleton.digest:
+            raise Corrupt(
+                f"what should be sha256:{skeleton.digest.hex()} is put together to sha256:{found.hexdigest()}",
+                where=self._dir,
+                next_step="run fsck",
+            )
+        return data
+
+    def _glimpse(self, digest: bytes) -> bytes:
+        stored = self._packs.glimpse(Space.PIECES, digest)
+        return stored if isinstance(stored, bytes) else self._piece(digest)
+
+    def _piece(self, digest: bytes) -> bytes:
+        """A piece. Raises Corrupt when there is no good copy: the body it belongs to is lost; DiskError."""
+        try:
+            return self.get(Space.PIECES, digest)
+        except NoObject as error:
+            raise Corrupt(f"a piece sha256:{digest.hex()} is missing", where=self._dir, next_step="run fsck") from error
 
     def _every_pack(self) -> Iterator[Pack]:
         """Each pack once, until a listing shows no other."""

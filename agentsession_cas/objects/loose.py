@@ -1,33 +1,57 @@
 """Loose objects: one zstd frame per file, fanned out by the first byte of the digest (store.md Part B).
 
-Owns the paths below ``objects/{entries,contents,media}`` and the reading of what lies there. A file never changes: it
-is put in place whole, by a rename. Must not: decide what is written or synced (publish does), or serve bytes that do
-not hash to their name.
+Owns the paths below ``objects/{entries,contents,media,pieces}`` and the reading of what lies there. A file never
+changes: it is put in place whole, by a rename. Must not: decide what is written or synced (publish does), or serve
+bytes that do not hash to their name.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.zframes import FRAME_HEAD_MAX, claimed_size, expand
+from agentsession_cas.core.pieces import (
+    LOOSE_HEAD_MAX,
+    Skeleton,
+    Stored,
+    claimed_loose,
+    decode_loose,
+    digest_of_stored,
+    stored_size,
+)
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, NoFile
 
-__all__ = ["Loose"]
+__all__ = ["Copy", "Loose", "Whole", "copy_of"]
 
 _FAN: Final = re.compile(r"[0-9a-f]{2}")
 _NAME: Final = re.compile(r"[0-9a-f]{62}")
 
 
-class Loose:
-    """The loose objects of one store; digests are raw, 32 bytes."""
+Whole = Callable[[Skeleton], bytes]
+"""Puts a body together and tests its hash; raises Corrupt, DiskError."""
 
-    def __init__(self, fs: Fs, objects_dir: str) -> None:
+
+class Copy(NamedTuple):
+    """A good copy of an object: as it is stored, and its bytes, which hash to its name."""
+
+    stored: Stored
+    data: bytes
+
+
+def copy_of(stored: Stored, whole: Whole) -> Copy:
+    """The copy that lies there as ``stored``, which hashes to its name or notes it. Raises what ``whole`` does."""
+    return Copy(stored, whole(stored) if isinstance(stored, Skeleton) else stored)
+
+
+class Loose:
+    """The loose objects of one store; digests are raw, 32 bytes. ``whole`` puts bodies together."""
+
+    def __init__(self, fs: Fs, objects_dir: str, whole: Whole) -> None:
         self._fs = fs
+        self._whole = whole
         self.spaces = {space: f"{objects_dir}/{space.name.lower()}" for space in Space}
 
     def directory(self, space: Space, digest: bytes) -> str:
@@ -38,29 +62,39 @@ class Loose:
         """The file the object belongs in."""
         return f"{self.directory(space, digest)}/{digest[1:].hex()}"
 
-    def get(self, space: Space, digest: bytes) -> bytes | None:
-        """The object's bytes, None when no file is there. Raises Corrupt when they do not hash to its name."""
+    def get(self, space: Space, digest: bytes) -> Copy | None:
+        """The object, None when no file is there. Raises Corrupt when its bytes do not hash to its name, DiskError."""
+        stored = self.stored(space, digest)
+        return None if stored is None else copy_of(stored, self._whole)
+
+    def stored(self, space: Space, digest: bytes) -> Stored | None:
+        """The object as it is stored, None when no file is there.
+
+        Raises Corrupt when it is another one, of a skeleton by what that notes; DiskError.
+        """
         path = self.path(space, digest)
-        frame = self._fs.read(path)
-        if frame is None:
+        data = self._fs.read(path)
+        if data is None:
             return None
         try:
-            data = expand(frame)
+            stored = decode_loose(data)
         except Corrupt as error:
             raise Corrupt(error.what, where=path, next_step="run fsck") from error
-        found = hashlib.sha256(data)
-        if found.digest() != digest:
-            raise Corrupt(f"the bytes hash to sha256:{found.hexdigest()}", where=path, next_step="run fsck")
-        return data
+        found = digest_of_stored(stored)
+        if found != digest:
+            raise Corrupt(f"the bytes hash to sha256:{found.hex()}", where=path, next_step="run fsck")
+        return stored
 
     def sizes(self, space: Space, digest: bytes) -> tuple[int, int]:
-        """Bytes of the file, and of the object as its frame claims; 0 for what cannot be told."""
+        """Bytes of the file, and of the object, its pieces left out, as its frame claims; 0 for what cannot be told."""
         try:
             file = self._fs.open(self.path(space, digest))
         except NoFile:
             return 0, 0
         try:
-            return file.size(), claimed_size(file.pread(FRAME_HEAD_MAX, 0))
+            size = file.size()
+            claim = claimed_loose(file.pread(LOOSE_HEAD_MAX, 0))
+            return size, claim if claim is not None else stored_size(decode_loose(file.pread(size, 0)))
         except Corrupt:
             return file.size(), 0
         finally:

@@ -6,7 +6,6 @@ or verify objects against names.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import zlib
 from array import array
@@ -117,14 +116,14 @@ class PackFile:
         if block is not None and kept == number - 1:
             return block
         ref = self.table.block(number - 1) if number else None
-        if ref is None or ref.codec is not Codec.PLAIN:
+        if ref is None or ref.codec is Codec.ENVELOPES:
             raise Corrupt("a block of envelopes that lies behind no block of bodies")
         return self.block(number - 1)
 
     def digests(self, number: int) -> list[bytes]:
         """The digests of a block's objects. Raises Corrupt, DiskError."""
         block = self.block(number)
-        return [hashlib.sha256(block.object(at)).digest() for at in range(block.first, block.first + len(block))]
+        return [block.digest(at) for at in range(block.first, block.first + len(block))]
 
     def gather_keys(self, keys: array[int]) -> dict[int, str]:
         """Read all of it; note each object's key at its number. Returns the blocks that cannot be read, and why."""

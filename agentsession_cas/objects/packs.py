@@ -8,7 +8,6 @@ read: ``Pack.gap`` tells. Safe for threads. Must not: write, or serve bytes that
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from array import array
@@ -18,10 +17,12 @@ from typing import Final
 
 from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
+from agentsession_cas.core.pieces import Stored, digest_of_stored
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile
 from agentsession_cas.objects.dictionaries import Dictionaries
+from agentsession_cas.objects.loose import Copy, Whole, copy_of
 from agentsession_cas.objects.packfile import BlockCache, PackFile
 
 __all__ = ["KNOWN_MAX", "Pack", "Packs", "is_pack_file", "pack_stem"]
@@ -46,8 +47,11 @@ def pack_stem(name: bytes) -> str:
 class Pack:
     """One pack, its idx loaded when first asked."""
 
-    def __init__(self, fs: Fs, directory: str, stem: str, cache: BlockCache, dictionaries: Dictionaries) -> None:
+    def __init__(
+        self, fs: Fs, directory: str, stem: str, cache: BlockCache, dictionaries: Dictionaries, whole: Whole
+    ) -> None:
         self._fs = fs
+        self._whole = whole
         self._cache = cache
         self._dictionaries = dictionaries
         self._guard = threading.Lock()
@@ -61,23 +65,32 @@ class Pack:
         self.gap = ""
         """Why an object that is not found may be in this pack all the same, "" when it cannot be."""
 
-    def get(self, space: Space, digest: bytes) -> bytes | None:
-        """The object's bytes, None when it is not found here.
+    def get(self, space: Space, digest: bytes) -> Copy | None:
+        """The object, None when it is not found here.
 
         Raises Corrupt when its block is damaged or its bytes do not hash to its name, NoFile when the pack is gone.
         """
         found = self.find(space, digest)
-        return found[1] if found is not None else None
+        return copy_of(found[1], self._whole) if found is not None else None
 
-    def find(self, space: Space, digest: bytes) -> tuple[int, bytes] | None:
-        """:meth:`get` with the object's number in the pack."""
+    def find(self, space: Space, digest: bytes) -> tuple[int, Stored] | None:
+        """The object's number in the pack, and the object as it is stored: a skeleton is believed what it notes.
+
+        Raises as :meth:`get`.
+        """
         for at, number in self.places(space, digest):
-            data = self._read(at).object(number)
-            found = hashlib.sha256(data).digest()
+            stored = self._read(at).stored(number)
+            found = digest_of_stored(stored)
             if found == digest:
-                return number, data
+                return number, stored
             if key_of(found) != key_of(digest):
                 raise Corrupt(f"object {number} does not hash to sha256:{digest.hex()}", where=self.path)
+        return None
+
+    def glimpse(self, space: Space, digest: bytes) -> Stored | None:
+        """What is probably the object, its hash untested; None when it is not found here. Raises as :meth:`get`."""
+        for at, number in self.places(space, digest):
+            return self._read(at).stored(number)
         return None
 
     def index(self) -> Index:
@@ -139,6 +152,27 @@ class Pack:
                 space = Space(file.table.space_of(number))
                 for digest in digests:
                     yield space, digest, number
+        if failed is not None:
+            raise failed
+
+    def objects(self, space: Space, *, cut: bool = False) -> Iterator[tuple[int, Stored]]:
+        """Block and stored form of every object of a space, in the order they lie. Raises as :meth:`locations`.
+
+        ``cut`` leaves out blocks without skeletons.
+        """
+        failed: AgentSessionError | None = None
+        with self._open_any() as file:
+            for number in range(file.table.blocks):
+                if file.table.space_of(number) != space or (cut and not file.table.has_skeletons(number)):
+                    continue
+                try:
+                    block = file.block(number)
+                    objects = [block.stored(at) for at in range(block.first, block.first + len(block))]
+                except (Corrupt, DiskError) as error:
+                    failed = failed or Corrupt(f"block {number}: {error.what}", where=self.path, next_step="run fsck")
+                    continue
+                for stored in objects:
+                    yield number, stored
         if failed is not None:
             raise failed
 
@@ -224,8 +258,9 @@ class Pack:
 class Packs:
     """The packs of one store, as listed last."""
 
-    def __init__(self, fs: Fs, directory: str, dictionaries: Dictionaries, cache: BlockCache) -> None:
+    def __init__(self, fs: Fs, directory: str, dictionaries: Dictionaries, cache: BlockCache, whole: Whole) -> None:
         self._fs = fs
+        self._whole = whole
         self._dictionaries = dictionaries
         self._cache = cache
         self._guard = threading.Lock()
@@ -243,25 +278,52 @@ class Packs:
         """The packs listed last, by stem: the same object until a listing, of any thread, finds others."""
         return self._packs
 
-    def get(self, space: Space, digest: bytes, errors: list[AgentSessionError]) -> bytes | None:
+    def get(self, space: Space, digest: bytes, errors: list[AgentSessionError]) -> Copy | None:
         """A good copy of the object, None when there is none; what could not be read is added to ``errors``.
 
         A pack that is gone is no error: whoever took it away has put its objects elsewhere. List again.
         """
         for pack in (*self._recent, *self._packs.values()):
             try:
-                data = pack.get(space, digest)
+                found = pack.get(space, digest)
             except NoFile:
                 continue
             except (Corrupt, DiskError) as error:
                 errors.append(error)
                 continue
-            if data is not None:
+            if found is not None:
                 self._recent = (pack,)
-                return data
+                return found
             if pack.gap:
                 errors.append(Corrupt(f"sha256:{digest.hex()} may be lost: {pack.gap}", where=pack.path))
         return None
+
+    def glimpse(self, space: Space, digest: bytes) -> Stored | None:
+        """What is probably the object, its hash untested; None when no pack shows one."""
+        for pack in (*self._recent, *self._packs.values()):
+            with suppress(Corrupt, DiskError):
+                stored = pack.glimpse(space, digest)
+                if stored is not None:
+                    return stored
+        return None
+
+    def stored(self, space: Space, digest: bytes) -> tuple[list[Stored], list[AgentSessionError]]:
+        """Every copy of the object as it is stored, and what could not be read."""
+        copies: list[Stored] = []
+        errors: list[AgentSessionError] = []
+        for pack in self._packs.values():
+            try:
+                found = pack.find(space, digest)
+            except NoFile:
+                continue
+            except (Corrupt, DiskError) as error:
+                errors.append(error)
+                continue
+            if found is not None:
+                copies.append(found[1])
+            elif pack.gap:
+                errors.append(Corrupt(f"sha256:{digest.hex()} may be lost: {pack.gap}", where=pack.path))
+        return copies, errors
 
     def among(self, keys: set[int]) -> set[int]:
         """Those of ``keys`` that an object of a pack may have; what this leaves out is in no pack that can be read.
@@ -306,7 +368,7 @@ class Packs:
                 self._replace({stem: old.get(stem) or self._pack(stem) for stem in stems})
 
     def _pack(self, stem: str) -> Pack:
-        return Pack(self._fs, self.directory, stem, self._cache, self._dictionaries)
+        return Pack(self._fs, self.directory, stem, self._cache, self._dictionaries, self._whole)
 
     def forget(self, stem: str) -> None:
         """Know nothing of a pack, until it is listed again: its files were put in place anew."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from agentsession_cas.core.packer import Packed, Packer
-from agentsession_cas.core.packformat import OBJECTS_MAX, BlockRef, Grade, Space
+from agentsession_cas.core.packer import Packed, Packer, check_of
+from agentsession_cas.core.packformat import OBJECTS_MAX, Block, BlockRef, Grade, Space
 from agentsession_cas.core.packindex import index_slices
+from agentsession_cas.core.pieces import Stored, digest_of_stored
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Host, OpenFile
@@ -66,9 +67,9 @@ class PackWriter:
         """Objects so far."""
         return self._packer.objects
 
-    def add(self, space: Space, digest: bytes, data: bytes) -> None:
+    def add(self, space: Space, digest: bytes, stored: Stored) -> None:
         """Take an object whose bytes hash to ``digest``."""
-        self._write(self._packer.add(space, digest, data))
+        self._write(self._packer.add(space, digest, stored))
 
     def copy(self, ref: BlockRef, frame: bytes, keys: Sequence[int]) -> None:
         """Take a block of another pack as it is."""
@@ -121,7 +122,7 @@ class PackWriter:
         with PackFile(self._host.fs, f"{self._staged}.pack", self._dictionaries) as file:
             for number, wanted in enumerate(packed.sums):
                 if wanted:
-                    good = hashlib.sha256(b"".join(file.digests(number))).digest() == wanted
+                    good = hashlib.sha256(b"".join(_checks(file.block(number)))).digest() == wanted
                 else:
                     ref, frame = file.frame(number)
                     good = zlib.crc32(frame) == ref.crc
@@ -152,3 +153,10 @@ class PackWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _checks(block: Block) -> Iterator[bytes]:
+    """What vouches for each object of a block, as it was read back."""
+    for number in range(block.first, block.first + len(block)):
+        stored = block.stored(number)
+        yield check_of(digest_of_stored(stored), stored)

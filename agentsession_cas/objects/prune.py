@@ -9,13 +9,13 @@ what takes something away, the caller holds the store lock exclusively. Must not
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from agentsession_cas.core.packformat import BlockRef, Codec, Space
 from agentsession_cas.core.packindex import key_of
+from agentsession_cas.core.pieces import digest_of_stored
 from agentsession_cas.core.slices import drain
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects import durable
@@ -66,7 +66,7 @@ def _bound_together(file: PackFile) -> Iterable[list[BlockRef]]:
     bound: list[BlockRef] = []
     for number in range(file.table.blocks):
         ref = file.table.block(number)
-        if bound and not (ref.codec is Codec.ENVELOPES and bound[-1].codec is Codec.PLAIN):
+        if bound and not (ref.codec is Codec.ENVELOPES and bound[-1].codec is not Codec.ENVELOPES):
             yield bound
             bound = []
         bound.append(ref)
@@ -96,12 +96,12 @@ def _add_living(
     """Add the living objects of a block. What its idx called dead has to be what it called it."""
     block, space = file.block(number), Space(file.table.space_of(number))
     for at in range(block.first, block.first + len(block)):
-        data = block.object(at)
-        digest = hashlib.sha256(data).digest()
+        stored = block.stored(at)
+        digest = digest_of_stored(stored)
         if key_of(digest) != keys[at]:
             raise Corrupt("a pack whose idx is another's", where=pack.path, next_step="run fsck")
         if not dead[at]:
-            writer.add(space, digest, data)
+            writer.add(space, digest, stored)
 
 
 def prune_loose(moves: Consolidator, space: Space, digests: Iterable[bytes]) -> int:

@@ -2,9 +2,11 @@
 
 Owns the rule "exists is neither durable nor right" (architecture §3): a copy that is there counts when its bytes hash
 to its name and its directory was synced after it was seen. That is remembered per object, in bounded memory, until
-``forget``. Invariants: a name appears only after its bytes are synced; on return every object handed over is in the
-store, whole and durable; a directory is synced at most once per call; no object is ever deleted. The caller holds the
-store lock shared, lest a sweep take away what was seen. Must not: read for others, or know what the objects mean.
+``forget``. Large strings of bodies are cut out here (``core.pieces``); what counts for a body counts for the pieces it
+needs. Invariants: a name appears only after its bytes are synced, a body's after its pieces are durable or in one pack
+with it; on return every object handed over is in the store, whole and durable; a directory is synced at most once per
+call, where there are pieces before the bodies and behind them; no object is ever deleted. The caller holds the store
+lock shared, lest a sweep take away what was seen. Must not: read for others, or know what the objects mean.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from typing import Final
 from agentsession_cas.core.packer import Packer
 from agentsession_cas.core.packformat import PACKED_MAX, Space
 from agentsession_cas.core.packindex import encode_index, keys_of
-from agentsession_cas.core.zframes import compress
+from agentsession_cas.core.pieces import Skeleton, Stored, encode_loose, encoded_size, pieces_in, split
 from agentsession_cas.effects import durable
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, DiskError, FileTaken
-from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.loose import Copy, Loose
 from agentsession_cas.objects.packs import Packs, pack_stem
 
 __all__ = ["LOOSE_BELOW", "Published", "Publisher"]
@@ -43,6 +45,8 @@ _TAGS: Final = [bytes([space]) for space in Space]
 class Published:
     """What a publish did with the objects handed over, each counted once: ``held`` ones the store had already.
 
+    Pieces are not counted.
+
     ``pack`` is the stem of the pack written, "" when none was.
     """
 
@@ -52,13 +56,20 @@ class Published:
     pack: str = ""
 
 
-_Object = tuple[Space, bytes, bytes]
+_Given = tuple[Space, bytes, bytes]
+_Object = tuple[Space, bytes, Stored]
 
 
 @dataclass(slots=True)
 class _Work:
-    """One publish under way: what goes out loose and packed, and which directories are to be synced at its end."""
+    """One publish under way: what goes out loose and packed, and which directories are to be synced.
 
+    ``pieces`` are those that bodies need, held ones and new ones, by raw digest.
+    """
+
+    pieces: dict[bytes, bytes] = field(default_factory=dict)
+    loose_pieces: list[_Object] = field(default_factory=list)
+    packed_pieces: list[_Object] = field(default_factory=list)
     loose: list[_Object] = field(default_factory=list)
     packed: list[_Object] = field(default_factory=list)
     syncs: set[str] = field(default_factory=set)
@@ -90,63 +101,101 @@ class Publisher:
         unsure = [wanted for tag, wanted in given.items() if tag not in remembered]
         if not unsure:
             return Published(len(given), 0, 0)
-        for wanted in unsure:
-            _check_name(wanted)
+        for each in unsure:
+            _check_name(each)
         work = _Work()
         self._seek(unsure, loose_below, work)
+        for piece in work.loose_pieces:
+            self._write_loose(piece, work)
+        if work.pieces:
+            self._sync(work)  # before anything that needs them has a name
         for wanted in work.loose:
             self._write_loose(wanted, work)
-        pack = self._write_pack(work) if work.packed else ""
-        for changed in sorted(work.syncs):
-            self._host.fs.sync_dir(changed)
-        self._remember(given, work.made)
+        pack = self._write_pack(work) if work.packed or work.packed_pieces else ""
+        self._sync(work)
+        self._remember([*given, *(_TAGS[Space.PIECES] + digest for digest in work.pieces)], work.made)
         loose, packed = len(work.loose), len(work.packed)
         return Published(len(given) - loose - packed, loose, packed, pack)
 
-    def renew(self, wanted: _Object) -> None:
+    def renew(self, wanted: _Given) -> None:
         """See ``ObjectDatabase.renew``: the file is written anew, which is what makes the object young again."""
         _check_name(wanted)
         work = _Work()
         self._write_loose(wanted, work)
-        for changed in sorted(work.syncs):
-            self._host.fs.sync_dir(changed)
+        self._sync(work)
         self._remember((_TAGS[wanted[0]] + wanted[1],), work.made)
 
-    def _seek(self, unsure: list[_Object], loose_below: int, work: _Work) -> None:
+    def _sync(self, work: _Work) -> None:
+        for changed in sorted(work.syncs):
+            self._host.fs.sync_dir(changed)
+        work.syncs.clear()
+
+    def _seek(self, unsure: list[_Given], loose_below: int, work: _Work) -> None:
         """Tell what is lacking, and how it goes out.
 
         Loose copies of what goes into a pack are not looked for: another copy costs its bytes until a repack, looking
-        costs as much time as writing it.
+        costs as much time as writing it. Those of pieces, and of bodies that have some, are.
         """
-        lacking = self._not_packed(unsure, work)
-        if len(lacking) >= loose_below:
-            work.packed = [wanted for wanted in lacking if len(wanted[2]) <= PACKED_MAX]
-            lacking = [wanted for wanted in lacking if len(wanted[2]) > PACKED_MAX]
-        for wanted in lacking:
-            space, digest, _ = wanted
-            try:
-                there = self._loose.get(space, digest) is not None
-            except (Corrupt, DiskError):
-                there = False  # put in the place of the rotten copy
-            if there:
-                self._stand(self._loose.directory(space, digest), work)
-            else:
-                work.loose.append(wanted)
-
-    def _not_packed(self, unsure: list[_Object], work: _Work) -> list[_Object]:
-        """Those of which no pack has a good copy."""
         self._packs.relist()
+        lacking = [wanted for each in self._not_packed(unsure, work) if (wanted := self._cut(each, work)) is not None]
+        pieces = self._lacking_pieces(work)
+        if len(lacking) + len(pieces) >= loose_below:
+            work.packed, lacking = _by_size(lacking)
+            work.packed_pieces, pieces = _by_size(pieces)
+        work.loose_pieces = pieces
+        work.loose = [each for each in lacking if isinstance(each[2], Skeleton) or not self._loose_copy(each, work)]
+
+    def _not_packed(self, unsure: list[_Given], work: _Work) -> list[_Given]:
+        """Those of which no pack has a good copy."""
         keys = keys_of([digest for _, digest, _ in unsure])
         maybe = self._packs.among(set(keys))
         if not maybe:
             return unsure
-        lacking: list[_Object] = []
+        lacking: list[_Given] = []
         for key, wanted in zip(keys, unsure, strict=True):
-            if key in maybe and self._packs.get(wanted[0], wanted[1], []) is not None:
-                work.syncs.add(self._packs.directory)
-            else:
+            copy = self._packs.get(wanted[0], wanted[1], []) if key in maybe else None
+            if copy is None:
                 lacking.append(wanted)
+            else:
+                work.syncs.add(self._packs.directory)
+                _need_pieces(copy.stored, copy.data, work)
         return lacking
+
+    def _cut(self, wanted: _Given, work: _Work) -> _Object | None:
+        """The form in which to store an object that no pack has; None for a body of several parts that lies loose."""
+        space, digest, data = wanted
+        stored = split(digest, data) if space is Space.CONTENTS else data
+        if not isinstance(stored, Skeleton):
+            return wanted
+        if encoded_size(stored) > PACKED_MAX:
+            return wanted  # it lies loose, and so whole
+        copy = self._loose_copy(wanted, work)
+        if copy is not None:
+            _need_pieces(copy.stored, data, work)
+            return None
+        _need_pieces(stored, data, work)
+        return space, digest, stored
+
+    def _lacking_pieces(self, work: _Work) -> list[_Object]:
+        """The pieces needed of which there is no good copy."""
+        unsure: list[_Given] = [
+            (Space.PIECES, digest, piece)
+            for digest, piece in work.pieces.items()
+            if _TAGS[Space.PIECES] + digest not in self._durable
+        ]
+        lacking = self._not_packed(unsure, work) if unsure else []
+        return [piece for piece in lacking if self._loose_copy(piece, work) is None]
+
+    def _loose_copy(self, wanted: _Object, work: _Work) -> Copy | None:
+        """The good copy of an object that lies loose, whose directory gets synced; None to put one in its place."""
+        space, digest, _ = wanted
+        try:
+            copy = self._loose.get(space, digest)
+        except (Corrupt, DiskError):
+            return None
+        if copy is not None:
+            self._stand(self._loose.directory(space, digest), work)
+        return copy
 
     def _stand(self, directory: str, work: _Work) -> None:
         """See that a fan-out directory is there, and that it and its name get synced."""
@@ -160,20 +209,20 @@ class Publisher:
             work.syncs.add(durable.parent(path))
 
     def _write_loose(self, wanted: _Object, work: _Work) -> None:
-        space, digest, data = wanted
+        space, digest, stored = wanted
         self._stand(self._loose.directory(space, digest), work)
-        durable.publish(self._host, self._tmp_dir, self._loose.path(space, digest), compress(data))
+        durable.publish(self._host, self._tmp_dir, self._loose.path(space, digest), encode_loose(stored))
 
     def _write_pack(self, work: _Work) -> str:
         packer = Packer()
-        pieces = [packer.add(*wanted) for wanted in work.packed]
+        parts = [packer.add(*wanted) for wanted in (*work.packed_pieces, *work.packed)]
         end = packer.finish()
         stem = pack_stem(end.name)
         path = f"{self._packs.directory}/{stem}"
         # the idx first: without its pack it is nothing, and who finds the pack finds it too
         idx = encode_index(end.name, end.size, end.table, end.keys)
         durable.publish(self._host, self._tmp_dir, f"{path}.idx", idx)
-        durable.publish(self._host, self._tmp_dir, f"{path}.pack", b"".join([*pieces, end.tail]))
+        durable.publish(self._host, self._tmp_dir, f"{path}.pack", b"".join([*parts, end.tail]))
         work.syncs.add(self._packs.directory)
         self._packs.forget(stem)
         self._packs.relist()
@@ -187,7 +236,19 @@ class Publisher:
                 del self._durable[tag]
 
 
-def _check_name(wanted: _Object) -> None:
+def _check_name(wanted: _Given) -> None:
     _, digest, data = wanted
     if hashlib.sha256(data).digest() != digest:
         raise Corrupt(f"bytes that do not hash to sha256:{digest.hex()} cannot be stored under it", where="publish")
+
+
+def _need_pieces(stored: Stored, data: bytes, work: _Work) -> None:
+    """Note the pieces that a body, whose bytes are ``data``, needs as it is stored."""
+    if isinstance(stored, Skeleton):
+        work.pieces.update(pieces_in(stored, data))
+
+
+def _by_size(objects: list[_Object]) -> tuple[list[_Object], list[_Object]]:
+    """Those that a pack takes, and those too long for one."""
+    fit = [wanted for wanted in objects if encoded_size(wanted[2]) <= PACKED_MAX]
+    return fit, [wanted for wanted in objects if encoded_size(wanted[2]) > PACKED_MAX]

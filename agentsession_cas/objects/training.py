@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.pieces import Skeleton, Stored
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary, train
 from agentsession_cas.errors import Corrupt, DiskError
@@ -32,6 +33,7 @@ SAMPLES: Final = 32
 """A dictionary is made of so many times its bytes, an everyday one of twice as many."""
 SAMPLE_MAX: Final = 8 << 10
 SAMPLES_MIN: Final = 1 << 20
+_SAMPLED: Final = (Space.CONTENTS, Space.PIECES)
 
 
 def trained_everyday(moves: Consolidator, inputs: Sequence[Pack]) -> Slices[Dictionary | None]:
@@ -76,16 +78,20 @@ def _sample_bodies(packs: Sequence[Pack], wanted: int) -> Slices[list[bytes]]:
     for pack in packs:
         with suppress(Corrupt, DiskError), pack.open() as file:
             for number in range(file.table.blocks):
-                if file.table.space_of(number) != Space.CONTENTS:
+                if file.table.space_of(number) not in _SAMPLED:
                     continue
                 credit += share
                 if credit >= 1:
                     credit = min(1.0, credit - 1)
                     block = file.block(number)
                     first = block.first
-                    samples += [block.object(at)[:SAMPLE_MAX] for at in range(first, first + len(block))]
+                    samples += [_sample(block.stored(at)) for at in range(first, first + len(block))]
                     yield 0
     return samples
+
+
+def _sample(stored: Stored) -> bytes:
+    return (stored.rest if isinstance(stored, Skeleton) else stored)[:SAMPLE_MAX]
 
 
 def _served(packs: Iterable[Pack]) -> int:

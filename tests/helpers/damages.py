@@ -11,7 +11,9 @@ from agentsession_cas import entry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.framing import FRAMES_OFFSET, HeadHint, Record, decode_head, encode_head
 from agentsession_cas.core.header import new_header
+from agentsession_cas.core.identity import hash_bytes
 from agentsession_cas.core.packindex import Index, encode_index
+from agentsession_cas.core.pieces import Skeleton, decode_loose, encode_loose
 from agentsession_cas.core.rows import REF_ROOT, Newest, Row, RowCode, encode_row, ref_to
 from agentsession_cas.core.zframes import train
 from agentsession_cas.effects.host import real_host
@@ -95,6 +97,32 @@ def corrupt_pack(bench: Bench) -> Told:
 def corrupt_block(bench: Bench) -> Told:
     flip(bench.pack("pack"), 200)
     return Told("", ".pack", "block 0")
+
+
+def _large(bench: Bench) -> tuple[str, str]:
+    """A session ``zeta`` whose entry has a large string, checkpointed loose: the hashes of body and piece."""
+    text = "0123456789abcdef" * 1000
+    with bench.store() as store, store.create(id="zeta") as zeta:
+        appended = zeta.append(entry.user(text)).id
+        zeta.checkpoint()
+    return bench.content_hash("zeta", appended), hash_bytes(text.encode())
+
+
+@damage("missing_piece")
+def missing_piece(bench: Bench) -> Told:
+    body, piece = _large(bench)
+    bench.loose("pieces", piece).unlink()
+    return Told("", f"/{bench.loose('contents', body).name}", body)
+
+
+@damage("broken_body")
+def broken_body(bench: Bench) -> Told:
+    body, _ = _large(bench)
+    path = bench.loose("contents", body)
+    skeleton = decode_loose(path.read_bytes())
+    assert isinstance(skeleton, Skeleton)
+    path.write_bytes(encode_loose(skeleton._replace(rest=skeleton.rest.replace(b"user", b"usor"))))
+    return Told("", f"/{path.name}", body)
 
 
 def _dictionary(bench: Bench) -> tuple[Path, Path]:

@@ -45,6 +45,8 @@ BEYOND = {
     "dangling_unknown": {"beta"},
     "misnamed_object": {"gamma"},
     "missing_base": {"beta", "delta"},
+    "missing_piece": {"zeta"},
+    "broken_body": {"zeta"},
 }
 """Sessions that object damage reaches; elsewhere only the damaged session has errors."""
 

@@ -42,7 +42,7 @@ def packed(root: Path) -> tuple[Path, Path]:
 
 
 def path_of(root: Path, wanted: Object) -> Path:
-    return Path(Loose(real_host().fs, str(root / "objects")).path(*wanted[:2]))
+    return Path(Loose(real_host().fs, str(root / "objects"), lambda skeleton: skeleton.rest).path(*wanted[:2]))
 
 
 def readable(root: Path) -> int:
