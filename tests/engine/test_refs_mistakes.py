@@ -142,7 +142,7 @@ MISTAKES: tuple[Callable[[Patch], None], ...] = (
     _taken_as_it_is,
     _not_quite_gone,
 )
-SECOND = {_no_sync_of_sessions: 95, _taken_as_it_is: 0}
+SECOND: dict[Callable[[Patch], None], int] = {_no_sync_of_sessions: 95, _taken_as_it_is: 0}
 """Those that only a second process suffers from, and after how many effects of the first they may show."""
 
 
