@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 __all__ = [
     "AgentSessionError",
     "AnswerNotDispatched",
+    "AppendConflict",
     "BadBlob",
     "BadConvergence",
     "BadEntry",
@@ -35,7 +36,9 @@ __all__ = [
     "CallRejected",
     "CalleeLink",
     "Closed",
+    "CommitError",
     "ContinuationCycle",
+    "ConversationClosed",
     "Corrupt",
     "Damaged",
     "DiskError",
@@ -47,6 +50,11 @@ __all__ = [
     "HeadTarget",
     "HeaderDiffers",
     "InstructionsJoin",
+    "InvalidAppendId",
+    "InvalidBatch",
+    "InvalidConversationId",
+    "InvalidReceipt",
+    "InvalidWindow",
     "KeyCollision",
     "LimitExceeded",
     "LinkMismatch",
@@ -91,6 +99,7 @@ __all__ = [
     "UnsupportedFormat",
     "UnsupportedSystem",
     "Usage",
+    "WindowTooSmall",
     "WriterPoisoned",
 ]
 
@@ -743,3 +752,78 @@ class Damaged(Corrupt):
 
     code = "damaged"
     advice = "run fsck to see what is damaged; no other session is affected"
+
+
+# --- conversations (history.md) --------------------------------------------------------------------------------------
+
+
+class InvalidConversationId(BadInput):
+    """A text that can name no conversation."""
+
+    code = "invalid_conversation_id"
+
+
+class InvalidAppendId(BadInput):
+    """A text that can name no append."""
+
+    code = "invalid_append_id"
+
+
+class InvalidBatch(BadInput):
+    """Messages that are no batch."""
+
+    code = "invalid_batch"
+
+
+class InvalidReceipt(BadInput):
+    """A receipt that is not that batch's."""
+
+    code = "invalid_receipt"
+
+
+class AppendConflict(Conflict):
+    """An append id that already names other messages."""
+
+    code = "append_conflict"
+
+
+class ConversationClosed(Conflict):
+    """An append to a conversation that was cleared, which no retry brings back."""
+
+    code = "conversation_closed"
+
+
+class InvalidWindow(BadInput):
+    """A window of less than one message."""
+
+    code = "invalid_window"
+
+
+class WindowTooSmall(BadInput):
+    """A window into which the newest turn does not fit, which is never split."""
+
+    code = "window_too_small"
+
+
+class CommitError(AgentSessionError):
+    """A model answered, and the answer could not be kept: append ``batch`` again, and do not ask the model again.
+
+    ``response`` is what the model gave, whole; ``receipt`` that the batch is kept for all that went wrong, or None.
+    """
+
+    code = "commit_failed"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        batch: object,
+        response: object,
+        receipt: object = None,
+        where: str = "",
+        next_step: str = "",
+    ) -> None:
+        super().__init__(what, where=where, next_step=next_step)
+        self.batch = batch
+        self.response = response
+        self.receipt = receipt
