@@ -1,0 +1,29 @@
+"""sweep and gc cut short, killed and lied to: nothing that is needed is ever lost, and in the end the dead are gone."""
+
+from __future__ import annotations
+
+from tests.helpers.sweep_scenes import collected, cut_short, deleted_in_part, lying_disk, resumed, swept
+
+
+def test_power_cut_at_every_effect_of_a_sweep() -> None:
+    assert cut_short(swept) > 100
+
+
+def test_power_cut_at_every_effect_of_a_gc() -> None:
+    assert cut_short(collected, 2) > 100
+
+
+def test_killed_at_every_effect_of_a_sweep() -> None:
+    resumed(swept)
+
+
+def test_killed_at_effects_of_a_gc() -> None:
+    resumed(collected, stride=7)
+
+
+def test_a_session_that_may_come_back_finds_its_objects() -> None:
+    deleted_in_part()
+
+
+def test_a_pack_that_reads_back_wrong_replaces_nothing() -> None:
+    lying_disk()
