@@ -8,13 +8,13 @@ the file. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from agentsession_cas.core.given import require
 from agentsession_cas.errors import BadInput, RefName
 
-__all__ = ["REF_NAME_MAX", "check_beside", "check_ref_name", "check_ref_prefix", "ref_file", "ref_of_file"]
+__all__ = ["REF_NAME_MAX", "check_beside", "check_ref_name", "check_ref_prefix", "near", "ref_file", "ref_of_file"]
 
 REF_NAME_MAX: Final = 200
 """The longest name, in bytes."""
@@ -59,6 +59,23 @@ def _levels(name: str) -> list[str]:
     """The prefixes of a name at the ends of its segments, the name itself last."""
     segments = name.split("/")
     return ["/".join(segments[: count + 1]) for count in range(len(segments))]
+
+
+def near(name: str, files: Iterable[str]) -> Iterator[str]:
+    """The names, told by their files, that :func:`check_beside` has to look at for a new one.
+
+    Of thousands of files it decodes few: most share no more than a beginning with it.
+    """
+    own = ref_file(name)
+    plain, capitals, _ = own.partition("^")
+    first = plain.partition("+")[0]
+    levels = {level.replace("/", "+") for level in _levels(plain.replace("+", "/"))}
+    below = f"{plain}+"
+    for file in files:
+        if file.startswith(first) and (capitals or "^" in file or file in levels or file.startswith(below)):
+            other = ref_of_file(file)
+            if other:
+                yield other
 
 
 def check_beside(name: str, others: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from agentsession_cas.core.framing import FRAMES_OFFSET, scan_journal
-from agentsession_cas.core.refnames import check_beside, ref_file, ref_of_file
+from agentsession_cas.core.refnames import check_beside, near, ref_file, ref_of_file
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.effects.durable import publish
 from agentsession_cas.effects.host import Fs, Host
@@ -133,7 +133,7 @@ class RefDatabase:
             if to is None:
                 return self._delete(name, held, reason)
             if held is None:
-                check_beside(name, self.names())
+                check_beside(name, near(name, self._host.fs.listdir(self.directory)))
             birth = settle(to)
             if held is not None and (held.target, held.birth) == (to, birth):
                 self._publish(name, held)  # who set it may have died before its name was durable

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsession_cas.core.refnames import check_beside, check_ref_name, check_ref_prefix, ref_file, ref_of_file
+from agentsession_cas.core.refnames import (
+    check_beside,
+    check_ref_name,
+    check_ref_prefix,
+    near,
+    ref_file,
+    ref_of_file,
+)
 from agentsession_cas.errors import BadInput, RefName
 
 ALLOWED = (
@@ -112,12 +119,20 @@ def clash(one: str, other: str) -> bool:
 @settings(max_examples=500, deadline=None)
 def test_what_may_stand_side_by_side(name: str, others: list[str]) -> None:
     wrong = any(clash(name, other) for other in others)
+    assert {other for other in others if clash(name, other)} <= set(near(name, map(ref_file, others)))
     try:
         check_beside(name, others)
     except RefName:
         assert wrong
     else:
         assert not wrong
+
+
+def test_few_of_many_names_are_looked_at() -> None:
+    files = [ref_file(f"support/{number}") for number in range(10_000)]
+    assert list(near("support/new", files)) == []
+    assert list(near("support/7/new", files)) == ["support/7"]
+    assert list(near("support", files)) == [f"support/{number}" for number in range(10_000)]
 
 
 # --- file names ------------------------------------------------------------------------------------------------------
