@@ -121,8 +121,9 @@ class _RefCheck:
                 return
             numbers += [each.number for each in segment.records if each.number < (*segments, each.number + 1)[at + 1]]
         held = self._held.get(name)
-        newest = numbers[-1] if numbers else 0
-        if numbers != list(range(1, newest + 1)):
-            self._add("ref_log_gap", f"{newest - len(numbers)} of {newest} updates are missing", path)
+        oldest, newest = (segments[0], numbers[-1]) if numbers else (1, 0)  # what was before the oldest has expired
+        missing = len(range(oldest, newest + 1)) - len(numbers)
+        if missing:
+            self._add("ref_log_gap", f"{missing} updates from {oldest} to {newest} are missing", path)
         elif held is not None and newest < held.number:
             self._add("ref_log_gap", f"the ref is at update {held.number}, the log at {newest}", path)

@@ -6,6 +6,7 @@ import pytest
 
 from agentsession_cas import RefTarget, entry
 from agentsession_cas.maintenance.findings import FsckReport
+from agentsession_cas.sessions import reflog
 from tests.helpers.damage import Bench, flip
 
 
@@ -85,7 +86,25 @@ def test_a_lost_log_is_a_gap(bench: Bench) -> None:
     with bench.store() as store:
         store.update_ref("a", RefTarget("alpha"), RefTarget("beta"))
         assert len(list(store.ref_log("a"))) == 1
-    assert codes(check(bench)) == ["ref_log_gap"]
+    assert codes(check(bench)) == []  # as when what was before has expired
+
+
+def test_a_lost_segment_is_a_gap_and_an_expired_one_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflog, "SEGMENT_SIZE", 1000)
+    before = None
+    with bench.store() as store:
+        for number in range(40):
+            to = RefTarget(("alpha", "beta")[number % 2])
+            store.update_ref("a", before, to, "because")
+            before = to
+        segments = store.refs.logs.segments("a")
+    assert len(segments) > 3
+    (bench.root / "logs" / "refs" / "a" / str(segments[0])).unlink()
+    assert codes(check(bench)) == []
+    (bench.root / "logs" / "refs" / "a" / str(segments[2])).unlink()
+    [found] = check(bench).findings
+    assert found.code == "ref_log_gap"
+    assert f"{segments[3] - segments[2]} updates from {segments[1]}" in found.detail
 
 
 def test_files_where_directories_belong(bench: Bench) -> None:
