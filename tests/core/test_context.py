@@ -157,6 +157,11 @@ OTHER_MODELS: dict[str, tuple[list[Step], list[int]]] = {
     "no model at the end": ([config(model="m"), reasoning(), config(replace=True, omit=RULE)], []),
     "replace resets": ([config(model="m"), config(replace=True), reasoning(), config(model="n", omit=RULE)], []),
     "empty model is none": ([config(model="m"), config(model=""), reasoning(), config(model="n", omit=RULE)], [2]),
+    "another rule alone": ([config(model="m"), reasoning(), config(model="n", omit={"items": ["nobody"]})], []),
+    "a model of another form is none": (
+        [config(model="m"), config(model=5), reasoning(), config(model="n", omit=RULE)],
+        [2],
+    ),
     "a message is no reasoning": ([config(model="m"), item("a", response="r"), config(model="n", omit=RULE)], []),
     "the response's own model is not read": (
         [config(model="m"), reasoning(), ("response", {"model": "n", "response_id": "r"}), config(omit=RULE)],
@@ -533,6 +538,7 @@ def test_unresolved_configs() -> None:
     bad_part = built.add(*config(instructions_parts=[{"keep": 1}], instructions="i"))
     both = built.add(*config(instructions_parts=[{"keep": 2}], instructions_omitted=[{"keep": 1, "of": "nobody"}]))
     built.add("compaction", {"first_kept": built.id(good), "summary": text("s")})
+    built.add("custom", {"ns": "acme", "config": {}})
     still = built.add(*config(instructions_omitted=[{"keep": 1, "of": first}]))
     built.add("compaction", {"first_kept": built.id(good), "summary": text("s"), "config": {}})
     gone = built.add(*config(instructions_omitted=[{"keep": 1, "of": first}]))

@@ -222,6 +222,31 @@ def test_the_order_is_that_of_the_checks() -> None:
     assert answer not in {position for _, position in found(tape)}
 
 
+def test_the_checks_of_one_call_come_in_their_order_and_not_the_files() -> None:
+    tape = with_history("dispatch answer hold dispatch proceed")
+    assert found(tape) == [(CallAnswered, 4), (CallAnswered, 3), (CallAnswered, 5)]
+    tape = with_history("reject hold dispatch")
+    assert found(tape) == [(CallRejected, 3), (CallRejected, 2)]
+    tape = with_history("dispatch output dispatch reject")
+    assert found(tape) == [(RejectDispatched, 4), (CallCompleted, 3)]
+    tape = with_history("output answer hold")
+    assert found(tape) == [(CallAnswered, 3), (CallCompleted, 2), (RecordMissing, 1)]
+    tape = with_history("answer output dispatch")
+    assert found(tape) == [(CallAnswered, 3)]
+
+
+def test_a_run_is_judged_where_its_segment_ends_and_not_before() -> None:
+    tape = Tape()
+    call = tape.call()
+    tape.response()
+    tape.start(source="resume")
+    tape.user()
+    tape.dispatch(call)
+    tape.output()
+    tape.end("stopped")
+    assert found(tape) == []
+
+
 def test_a_dispatch_withdrawn_on_one_branch_is_reported_for_the_other() -> None:
     tape = with_history("reject")
     wrong = tape.dispatch(0)
