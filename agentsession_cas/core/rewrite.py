@@ -127,7 +127,11 @@ class Strings:
         """A string that is left as it is, once it is known that it may be."""
         if self.strict and not is_hash(text) and self.rewrite(text) != text:
             place = pointer_of(at) or "the entry's own members"
-            raise NotRedacted("a string that no redaction changes holds what is to go", where=place)
+            raise NotRedacted(
+                "a string that no redaction changes holds what is to go",
+                where=place,
+                next_step="make the rule narrower, or keep that session to yourself",
+            )
         return text
 
     def keep_all(self, value: Any, at: At) -> None:
