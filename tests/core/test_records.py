@@ -145,6 +145,13 @@ def test_a_second_withdrawal_of_one_dispatch_is_refused() -> None:
     refused(tape, "decision", decision(tape, call, "reject", withdrawn=True), BadWithdrawal)
 
 
+def test_a_withdrawal_right_behind_another_calls_dispatch_is_refused() -> None:
+    tape, call = with_history("")
+    other = tape.call("c2")
+    tape.dispatch(other, "c2")
+    refused(tape, "decision", decision(tape, call, "reject", withdrawn=True), BadWithdrawal)
+
+
 def test_a_withdrawal_of_the_last_dispatch_is_accepted_with_others_calls_between() -> None:
     tape, call = with_history("dispatch dispatch")
     other = tape.call("c2")

@@ -1,4 +1,4 @@
-"""What each type of entry needs, row by row of format.md §5: refused an append, nothing changed; and when it is read."""
+"""What each type of entry needs, row by row of format.md §5: an append without it is refused; reading is laxer."""
 
 from __future__ import annotations
 
