@@ -143,7 +143,7 @@ def test_one_wrong_value_for_a_method_of_a_session(name: str) -> None:
         good = {
             **dict.fromkeys(("entry_id", "first_kept", "left", "expected", "to", "parent", "call"), said),
             "entry": entry.user("x"), "entries": [entry.user("x")], "summary": ITEM, "reason": "done",
-            "first": 0, "kept": 1, "draft": entry.response(response_id="r"), "resolve": lambda _: None,
+            "first": 0, "kept": 1, "owed": 1, "draft": entry.response(response_id="r"), "resolve": lambda _: None,
             "request": {"input": "hi"}, "response": answered,
         }
         if name == "record_response":

@@ -82,7 +82,8 @@ class Follower:
         self._mutex = threading.Lock()
         self._stirred = threading.Event()
         self._closed = False
-        listen(directory, self._stirred.set)
+        self._notices: list[Callable[[], object]] = []
+        self.call_on_change(self._stirred.set)
 
     # --- taking changes ---
 
@@ -246,6 +247,11 @@ class Follower:
 
     # --- the end ---
 
+    def call_on_change(self, notice: Callable[[], object]) -> None:
+        """Have ``notice`` called, in another thread, when a writer of this process changed something, until the end."""
+        self._notices.append(notice)
+        listen(self._directory, notice)
+
     def close(self) -> None:
         """End it: a thread that waits in it gets None. Again is a no-op."""
         self._closed = True
@@ -255,7 +261,8 @@ class Follower:
 
     def _let_go(self) -> None:
         self._closed = True
-        unlisten(self._directory, self._stirred.set)
+        for notice in self._notices:
+            unlisten(self._directory, notice)
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.tail.close()

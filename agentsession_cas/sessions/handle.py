@@ -8,7 +8,7 @@ from typing import Self
 
 from agentsession_cas.core.accept import Result
 from agentsession_cas.core.entry import Draft
-from agentsession_cas.core.given import JsonObject
+from agentsession_cas.core.given import JsonObject, require
 from agentsession_cas.core.request import record_response_bodies
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.tree import Appendable, Session, drafts_of
@@ -54,6 +54,24 @@ class SessionWriter(Session):
         prepared, committed = self._writer.append_batch(drafts_of(entries), durable)
         self._follow()
         return [Result.of(each, durable=committed) for each in prepared]
+
+    def accept(self, entries: Iterable[Appendable], durable: bool | None = None) -> tuple[list[Result], int]:
+        """:meth:`append_batch` without its sync: the results, true once :meth:`settle` was told of the rows they owe.
+
+        That is -1 for none. Several batches may be accepted one after another and settled by the highest of theirs.
+        """
+        prepared, owed = self._writer.accept(drafts_of(entries), durable)
+        self._follow()
+        return [Result.of(each, durable=owed >= 0) for each in prepared], owed
+
+    def settle(self, owed: int) -> None:
+        """Make so many rows durable, -1 for none: at most one sync, shared with whoever waits for one."""
+        self._writer.settle(require(owed, int, "what an accept owes"))
+
+    @property
+    def accepted(self) -> int:
+        """The rows accepted so far: what :meth:`settle` takes to make all of it durable."""
+        return len(self._writer.source.table)
 
     def record_response(
         self,
