@@ -38,7 +38,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.envelopes import decode_envelopes
-from agentsession_cas.core.pieces import Stored, decode_skeleton, digest_of_stored, skeleton_rest_size
+from agentsession_cas.core.pieces import Skeleton, Stored, decode_skeleton, digest_of_stored, skeleton_rest_size
 from agentsession_cas.core.zframes import Dictionary, expand_sized
 from agentsession_cas.errors import Corrupt
 
@@ -334,6 +334,10 @@ class Block:
         at = number - self.first
         data = self._data[self._ends[at] : self._ends[at + 1]]
         return decode_skeleton(data) if at in self._split else data
+
+    def skeletons(self) -> list[Skeleton]:
+        """The objects of the block that are skeletons. Raises Corrupt."""
+        return [decode_skeleton(self._data[self._ends[at] : self._ends[at + 1]]) for at in sorted(self._split)]
 
     def digest(self, number: int) -> bytes:
         """The raw digest of the object of that number: that of its bytes, or what its skeleton notes."""

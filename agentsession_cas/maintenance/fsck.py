@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.packformat import Space
 from agentsession_cas.errors import AgentSessionError, DiskError, NoSession
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
@@ -45,6 +46,7 @@ def fsck(
     check.findings += check_refs(layout, check.survey)
     check.leftovers()
     if not fast:
+        check.bodies()
         check.dangling()
     return FsckReport(check.session_count, check.entry_count, check.survey.count, check.findings)
 
@@ -62,6 +64,7 @@ class _Check:
         self._progress = progress
         self.survey = Survey(objects, self._header_of, fast=fast)
         self.findings: list[Finding] = []
+        self._of_bodies: list[tuple[bytes, Finding]] = []
         self.session_count = 0
         self.entry_count = 0
 
@@ -103,7 +106,11 @@ class _Check:
                 if each.code == "bare_idx" and not is_stale(self._layout.host, each.path):
                     continue  # a writer puts the idx first: its pack is on the way
                 named = "" if each.digest is None else hash_of(each.digest)
-                self.findings.append(Finding(each.code, each.detail, object=named, path=each.path))
+                finding = Finding(each.code, each.detail, object=named, path=each.path)
+                if each.body is None:
+                    self.findings.append(finding)
+                else:
+                    self._of_bodies.append((each.body, finding))
         except DiskError as failed:
             self._add("unreadable_file", failed.what, failed.where)
 
@@ -153,6 +160,11 @@ class _Check:
                     self._add("stale_tmp", "untouched for more than an hour", path)
             except DiskError as error:
                 self._add("unreadable_file", error.what, path)
+
+    def bodies(self) -> None:
+        """What is wrong with bodies of several parts; of one that no session needs, a sweep may take a part first."""
+        needed = self.survey.needed[Space.CONTENTS]
+        self.findings += [each for body, each in self._of_bodies if body in needed or not self.survey.complete]
 
     def dangling(self) -> None:
         """Objects that no session needs, if that can be told."""

@@ -79,9 +79,9 @@ class Survey:
         No piece is called dangling then.
         """
         try:
-            for body, named in self.objects.bodies():
+            for body in self.objects.skeletons():
                 if body.digest in self.needed[Space.CONTENTS]:
-                    self.needed[Space.PIECES].update(named.pieces)
+                    self.needed[Space.PIECES].update(names_in(body).pieces)
         except (Corrupt, DiskError) as error:
             self.needed[Space.PIECES] |= self.listed[Space.PIECES]
             return error

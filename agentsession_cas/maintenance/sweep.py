@@ -36,6 +36,8 @@ GRACE_S: Final = 14 * 86400.0
 STAGED_NS: Final = 86400 * 10**9
 """What lies in ``tmp/`` for so long belongs to nobody any more: whoever staged it is dead."""
 
+_FSCK: Final = "run fsck; what was to be deleted stays"
+
 REF_LOG_NS: Final = 90 * 86400 * 10**9
 """How long a ref log goes back at least, when it has become long."""
 
@@ -156,6 +158,8 @@ class _Sweep:
         with self._layout.alone(self._wait_s):
             late = self.roots.mark(_tell_nobody)
             self._make_absences_durable()
+            if not late.pieces:
+                raise Corrupt("a body that has come meanwhile does not read", where=self._layout.root, next_step=_FSCK)
             yield late.needed.all() | late.kept.all()
 
     def _make_absences_durable(self) -> None:

@@ -23,8 +23,8 @@ from agentsession_cas.objects.packs import Pack
 
 __all__ = ["DIGEST", "SWEPT", "Dead", "DeadFile", "DeadInPack", "Plan", "find_dead", "plan_sweep"]
 
-SWEPT: Final = (Space.ENTRIES, Space.CONTENTS, Space.MEDIA)
-"""The spaces whose objects may be dead, in the order loose ones go."""
+SWEPT: Final = (Space.ENTRIES, Space.CONTENTS, Space.MEDIA, Space.PIECES)
+"""The spaces whose objects may be dead, in the order loose ones go: bodies before their pieces."""
 
 DIGEST: Final = 32
 """Bytes of a digest."""
@@ -113,9 +113,10 @@ def _split(digests: bytearray) -> Iterator[bytes]:
 class _Sifted:
     """A pack whose objects are told from their marks, part by part."""
 
-    def __init__(self, pack: Pack, index: Index) -> None:
+    def __init__(self, pack: Pack, index: Index, swept: tuple[Space, ...]) -> None:
         self.pack = pack
         self.dead = bytearray(index.objects)
+        self._swept = swept
         self._index = index
         self._spaces = bytearray(index.objects)
         for number in range(index.table.blocks):
@@ -129,17 +130,18 @@ class _Sifted:
             mark = mark_of_key(spaces[number], key)
             if mark in living:
                 found.add(mark)
-            elif spaces[number] in SWEPT:
+            elif spaces[number] in self._swept:
                 dead[number] = 1
 
 
 def find_dead(fs: Fs, objects: ObjectDatabase, needs: Needs, tell: Callable[[int, int], None]) -> Dead:
     """Every object that is not marked. Raises NoObject when one that has to be there is not, DiskError."""
+    swept = SWEPT if needs.pieces else tuple(space for space in SWEPT if space is not Space.PIECES)
     sound = {pack.stem for pack in objects.sound_packs()}
     sifted: list[_Sifted] = []
     for pack in objects.packs():
         with suppress(Corrupt, DiskError):
-            sifted.append(_Sifted(pack, pack.tested_index()))
+            sifted.append(_Sifted(pack, pack.tested_index(), swept))
     dead = Dead(loose={space: bytearray() for space in SWEPT})
     for part in range(PARTS):
         must = needs.needed.part(part)
@@ -152,7 +154,7 @@ def find_dead(fs: Fs, objects: ObjectDatabase, needs: Needs, tell: Callable[[int
                 mark = mark_of_key(space, key_of(digest))
                 if mark in living:
                     found.add(mark)
-                elif space in SWEPT:
+                elif space in swept:
                     dead.loose[space] += digest
         if must - found:
             raise _missing(min(must - found))
@@ -163,8 +165,16 @@ def find_dead(fs: Fs, objects: ObjectDatabase, needs: Needs, tell: Callable[[int
     return dead
 
 
+_NOUNS: Final = {
+    Space.ENTRIES: "an envelope",
+    Space.CONTENTS: "a body",
+    Space.MEDIA: "a blob",
+    Space.PIECES: "a piece of a body",
+}
+
+
 def _missing(mark: int) -> NoObject:
-    what = "a body" if mark & 3 == Space.CONTENTS else "an envelope"
+    what = _NOUNS[Space(mark & 3)]
     return NoObject(
         f"{what} that a session needs is in no pack and no file; nothing is deleted while something is missing",
         where=f"sha256:{mark >> 2:012x}…",

@@ -14,12 +14,13 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.entry import sidecar_blobs
 from agentsession_cas.core.envelope import read_envelope
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.framing import SALT_END, Scan, behind, salt_of
-from agentsession_cas.core.marks import Marks
+from agentsession_cas.core.marks import PARTS, Marks, mark_of_key
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.packindex import key_of
+from agentsession_cas.core.pieces import names_in
 from agentsession_cas.core.rows import ROW_SIZE, RowCode
 from agentsession_cas.errors import Corrupt, NoFile, NoObject, NoSession
 from agentsession_cas.layout import Layout, session_id_of
@@ -30,7 +31,7 @@ from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
 from agentsession_cas.sessions.refs import RefDatabase
 from agentsession_cas.sessions.rowmaker import digest_of
 
-__all__ = ["Needs", "Roots", "named_by"]
+__all__ = ["Needs", "Roots"]
 
 _WORDS: Final = ROW_SIZE // 8
 _CONTENT_WORD: Final = 4
@@ -39,11 +40,6 @@ _FACTS_WORD: Final = 14
 _FLAGS_SWAPPED: Final = (Flag.BLOBS & 0xFF) << 8
 _MEMO: Final = 0x0F
 """An entry of a path is remembered when these bits of its id are zero: one in sixteen."""
-
-
-def named_by(content: bytes) -> list[bytes]:
-    """The raw digests of what a body names besides entries: blobs."""
-    return [digest_of(blob) for blob in sidecar_blobs(content)]
 
 
 class _Seen(NamedTuple):
@@ -58,10 +54,14 @@ class _Seen(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What a marking found: ``needed`` has to be in the store; ``kept`` is not missed when it is not."""
+    """What a marking found: ``needed`` has to be in the store; ``kept`` is not missed when it is not.
+
+    ``pieces`` says whether the pieces among them are all that is needed of these.
+    """
 
     needed: Marks
     kept: Marks
+    pieces: bool = True
 
 
 class Roots:
@@ -81,6 +81,7 @@ class Roots:
         self._walked: set[bytes] = set()
         self._media = False
         self._needs = Needs(Marks(), Marks())
+        self._pieces = _Pieces(objects)
         self.changed: list[str] = []
 
     def mark(self, tell: Callable[[int, int], None]) -> Needs:
@@ -103,7 +104,7 @@ class Roots:
         for end in self._ends - self._met:
             self._mark_path(end)
         self._met |= self._ends
-        return needs
+        return self._pieces.mark(needs)
 
     # --- sessions ---
 
@@ -158,7 +159,8 @@ class Roots:
                     self._met.add(record.row[:32])
                 self._needs.kept.add(Space.ENTRIES, record.row[:32])
                 self._needs.kept.add(Space.CONTENTS, record.row[32:64])
-                self._mark_named(record.content)
+                for blob in names_in(record.content).blobs:
+                    self._needs.kept.add(Space.MEDIA, blob)
 
     def _mark_stored(self, table: RowTable) -> None:
         for rows in table.stored():
@@ -179,7 +181,7 @@ class Roots:
                 for at, word in enumerate(facts):
                     if word & _FLAGS_SWAPPED:
                         digest = bytes(rows[at * ROW_SIZE + 32 : at * ROW_SIZE + 64])
-                        self._mark_named(self._objects.get(Space.CONTENTS, digest))
+                        self._mark_blobs(digest)
 
     # --- paths and bodies ---
 
@@ -189,7 +191,7 @@ class Roots:
             self._needs.needed.add(Space.ENTRIES, entry_id)
             self._needs.needed.add(Space.CONTENTS, content)
             if self._media:
-                self._mark_named(self._objects.get(Space.CONTENTS, content))
+                self._mark_blobs(content)
 
     def _path(self, entry: bytes) -> Iterator[tuple[bytes, bytes]]:
         while entry and entry not in self._walked:
@@ -206,6 +208,46 @@ class Roots:
             error.next_step = "run fsck: a fork or a pin needs it, and what lies above it cannot be told"
             raise
 
-    def _mark_named(self, content: bytes) -> None:
-        for digest in named_by(content):
-            self._needs.kept.add(Space.MEDIA, digest)
+    def _mark_blobs(self, content: bytes) -> None:
+        """Mark what the body of that digest names besides entries."""
+        for blob in self._objects.names(content).blobs:
+            self._needs.kept.add(Space.MEDIA, blob)
+
+
+class _Pieces:
+    """The bodies that lie without their pieces, and the pieces they need: each file is read once.
+
+    Bodies of one part of the marks lie in one array: a mark, how many pieces, and the mark of each.
+    """
+
+    def __init__(self, objects: ObjectDatabase) -> None:
+        self._objects = objects
+        self._read: set[str] = set()
+        self._bodies = [array("Q") for _ in range(PARTS)]
+
+    def mark(self, needs: Needs) -> Needs:
+        """Mark the pieces of the bodies that are marked; what does not read may need any piece. Raises DiskError."""
+        try:
+            for body in self._objects.skeletons(self._is_new):
+                keys = [key_of(piece) for piece in names_in(body).pieces]
+                mark = mark_of_key(Space.CONTENTS, key_of(body.digest))
+                self._bodies[body.digest[0]].extend((mark, len(keys), *keys))
+        except Corrupt:
+            needs = needs._replace(pieces=False)
+        for part, bodies in enumerate(self._bodies):
+            if bodies:
+                needed, kept = needs.needed.part(part), needs.kept.part(part)
+                at = 0
+                while at < len(bodies):
+                    end = at + 2 + bodies[at + 1]
+                    if bodies[at] in needed:
+                        needs.needed.add_keys(Space.PIECES, bodies[at + 2 : end])
+                    elif bodies[at] in kept:
+                        needs.kept.add_keys(Space.PIECES, bodies[at + 2 : end])
+                    at = end
+        return needs
+
+    def _is_new(self, path: str) -> bool:
+        new = path not in self._read
+        self._read.add(path)
+        return new

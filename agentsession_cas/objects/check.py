@@ -45,7 +45,10 @@ PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong: a stable code, how bad it is, the path, what exactly, and of which space and object if known."""
+    """Something wrong: a stable code, how bad it is, the path, what exactly, and of which space and object if known.
+
+    ``body`` is the raw digest of the one body that it concerns, if it does.
+    """
 
     code: str
     severity: Severity
@@ -53,6 +56,7 @@ class Finding:
     detail: str
     space: Space | None = None
     digest: bytes | None = None
+    body: bytes | None = None
 
 
 def check_objects(
@@ -100,19 +104,22 @@ class _Bodies:
         bad = [digest for digest in dict.fromkeys(cut.digest for cut in skeleton.cuts) if self._is_bad(digest)]
         for digest in bad:
             detail = f"the body {name} needs it: {self._bad[digest]}"
-            yield Finding("missing_piece", "error", path, detail, Space.PIECES, digest)
+            yield Finding("missing_piece", "error", path, detail, Space.PIECES, digest, skeleton.digest)
         if bad:
             return
         try:
-            found = hashlib.sha256(join(skeleton, self._piece)).hexdigest()
+            found = hashlib.sha256(join(skeleton, self._piece))
         except Corrupt as error:
-            yield Finding("broken_body", "error", path, f"{name}: {error.what}", Space.CONTENTS, skeleton.digest)
+            what = error.what
         except (NoObject, DiskError):
             return  # went meanwhile, with the body
         else:
-            if found != skeleton.digest.hex():
-                detail = f"the body {name} is put together to sha256:{found}"
-                yield Finding("broken_body", "error", path, detail, Space.CONTENTS, skeleton.digest)
+            if found.digest() == skeleton.digest:
+                return
+            what = f"put together it hashes to sha256:{found.hexdigest()}"
+        yield Finding(
+            "broken_body", "error", path, f"{name}: {what}", Space.CONTENTS, skeleton.digest, skeleton.digest
+        )
 
     def _is_bad(self, digest: bytes) -> bool:
         if digest not in self._good and digest not in self._bad:
@@ -127,9 +134,8 @@ class _Bodies:
 def _check_bodies(pack: Pack, bodies: _Bodies, *, told: bool) -> Iterator[Finding]:
     """The bodies of a pack that have pieces; ``told`` that it does not all read."""
     try:
-        for number, stored in pack.objects(Space.CONTENTS, cut=True):
-            if isinstance(stored, Skeleton):
-                yield from bodies.check(stored, pack.path, f"of block {number}, ")
+        for number, skeleton in pack.skeletons():
+            yield from bodies.check(skeleton, pack.path, f"of block {number}, ")
     except NoFile:
         return  # repacked meanwhile
     except (Corrupt, DiskError) as error:

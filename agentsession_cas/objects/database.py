@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.pieces import Named, Skeleton, digest_of_stored, join, names_in
+from agentsession_cas.core.pieces import Named, Skeleton, join, names_in
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
@@ -53,9 +53,6 @@ class ObjectStats:
     packs: int
     pack_bytes: int
     logical_bytes: int
-
-
-_NOTHING: Final = Named((), ())
 
 
 def _together(names: Iterable[Named]) -> Named:
@@ -167,8 +164,8 @@ class ObjectDatabase:
             raise errors[0]
         raise NoObject(f"no contents object sha256:{digest.hex()}", where=self._dir)
 
-    def bodies(self) -> Iterator[tuple[Location, Named]]:
-        """Every copy of every body that names pieces or blobs, and what it names: what a sweep marks by, in one pass.
+    def skeletons(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Skeleton]:
+        """Every copy of a body that lies without its pieces, in files whose path is ``wanted``: what needs pieces.
 
         Pieces are not read. As :meth:`iterate`: what moves meanwhile may come twice, and what cannot be read is told
         at the end, when all else was given. Raises Corrupt, DiskError.
@@ -177,19 +174,16 @@ class ObjectDatabase:
         error: AgentSessionError | None = None
         for digest, path in self._loose.files(Space.CONTENTS):
             try:
-                stored = self._loose.stored(Space.CONTENTS, digest)
+                stored = self._loose.stored(Space.CONTENTS, digest) if wanted(path) else None
             except (Corrupt, DiskError) as failed:
                 error = error or failed
                 continue
-            named = names_in(stored) if stored is not None else _NOTHING
-            if named != _NOTHING:
-                yield Location(Space.CONTENTS, digest, path, None), named
+            if isinstance(stored, Skeleton):
+                yield stored
         for pack in self._every_pack():
             try:
-                for number, stored in pack.objects(Space.CONTENTS):
-                    named = names_in(stored)
-                    if named != _NOTHING:
-                        yield Location(Space.CONTENTS, digest_of_stored(stored), pack.path, number), named
+                if wanted(pack.path):
+                    yield from (skeleton for _, skeleton in pack.skeletons())
             except NoFile:
                 continue
             except (Corrupt, DiskError) as failed:

@@ -17,7 +17,7 @@ from typing import Final
 
 from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
-from agentsession_cas.core.pieces import Stored, digest_of_stored
+from agentsession_cas.core.pieces import Skeleton, Stored, digest_of_stored
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile
@@ -155,24 +155,20 @@ class Pack:
         if failed is not None:
             raise failed
 
-    def objects(self, space: Space, *, cut: bool = False) -> Iterator[tuple[int, Stored]]:
-        """Block and stored form of every object of a space, in the order they lie. Raises as :meth:`locations`.
-
-        ``cut`` leaves out blocks without skeletons.
-        """
+    def skeletons(self) -> Iterator[tuple[int, Skeleton]]:
+        """Every body that lies here without its pieces, and its block. Raises as :meth:`locations`."""
         failed: AgentSessionError | None = None
         with self._open_any() as file:
             for number in range(file.table.blocks):
-                if file.table.space_of(number) != space or (cut and not file.table.has_skeletons(number)):
+                if not file.table.has_skeletons(number):
                     continue
                 try:
-                    block = file.block(number)
-                    objects = [block.stored(at) for at in range(block.first, block.first + len(block))]
+                    skeletons = file.block(number).skeletons()
                 except (Corrupt, DiskError) as error:
                     failed = failed or Corrupt(f"block {number}: {error.what}", where=self.path, next_step="run fsck")
                     continue
-                for stored in objects:
-                    yield number, stored
+                for skeleton in skeletons:
+                    yield number, skeleton
         if failed is not None:
             raise failed
 

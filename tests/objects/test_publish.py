@@ -15,6 +15,7 @@ import pytest
 from agentsession_cas.effects.host import Fs, Host, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError, DiskFull, NoObject, TooManyFiles
 from agentsession_cas.objects import ObjectDatabase, Space
+from agentsession_cas.objects.publish import Publisher, _Object, _Work
 from agentsession_cas.testing.simfs import READS, Killed, Sim
 
 Object = tuple[Space, bytes, bytes]
@@ -28,6 +29,11 @@ def named(space: Space, data: bytes) -> Object:
 
 def some(n: int, start: int = 0) -> list[Object]:
     return [named(Space(k % 3), b"%d." % k * 60) for k in range(start, start + n)]
+
+
+def sharing(n: int) -> list[Object]:
+    """Bodies that share two large strings."""
+    return [named(Space.CONTENTS, b'{"n":%d,"text":"%s"}' % (k, b"%d!" % (k % 2) * 2100)) for k in range(n)]
 
 
 def machine(seed: int = 0) -> Sim:
@@ -106,6 +112,22 @@ def test_effects_of_a_pack() -> None:
     assert renamed == ["idx", "pack"]
 
 
+def test_effects_of_pieces() -> None:
+    sim = machine()
+    writer = database(sim.host)
+    objects = sharing(6)
+    writer.publish(objects)
+    before = [effect.target for effect in sim.log if effect.kind == "rename"]
+    assert [path.split("/")[2] for path in before] == ["pieces"] * 2 + ["contents"] * 6
+    first_body = next(at for at, effect in enumerate(sim.log) if "/contents/" in effect.target)
+    synced = {effect.path for effect in sim.log[:first_body] if effect.kind == "sync_dir"}
+    assert synced >= {path.rpartition("/")[0] for path in before[:2]} | {"./objects", "./objects/pieces"}
+    # a body more costs no piece
+    more = named(Space.CONTENTS, objects[0][2].replace(b'"n":0', b'"n":99'))
+    counts = counted(sim, lambda: writer.publish([more]))
+    assert (counts["create"], counts["rename"]) == (1, 1)
+
+
 def test_what_is_known_to_be_durable_costs_nothing_until_forgotten() -> None:
     sim = machine()
     writer = database(sim.host)
@@ -147,10 +169,29 @@ def again(writer: ObjectDatabase) -> None:
     writer.publish(some(6), loose_below=1)
 
 
+def pieces(writer: ObjectDatabase) -> None:
+    """Loose pieces and the bodies that need them; a second publish finds all the pieces it needs."""
+    writer.publish(sharing(3))
+    writer.publish(sharing(4))
+
+
+def pieces_in_a_pack(writer: ObjectDatabase) -> None:
+    writer.publish(sharing(5), loose_below=0)
+
+
+def pieces_again(writer: ObjectDatabase) -> None:
+    """A loose piece, then a pack of bodies that need it and another."""
+    writer.publish(sharing(1))
+    writer.publish(sharing(6), loose_below=1)
+
+
 PROGRAMS: dict[str, tuple[Program, list[Object]]] = {
     "loose": (loose, some(4)),
     "pack": (pack, some(6)),
     "again": (again, some(6)),
+    "pieces": (pieces, sharing(4)),
+    "pieces in a pack": (pieces_in_a_pack, sharing(5)),
+    "pieces again": (pieces_again, sharing(6)),
 }
 
 
@@ -170,7 +211,7 @@ def test_power_cut_at_every_effect(name: str) -> None:
     sim = machine()
     seen = 0
     for cut in cuts(sim, lambda: program(database(sim.host))):
-        for image in cut.images(40, tear=True):
+        for image in cut.images(24, tear=True):
             there = held(image.host, objects)
             sound(image.host)
             if cut is sim:
@@ -411,6 +452,56 @@ def test_a_step_left_out_is_caught(mistake: type[Mistaken], name: str) -> None:
     sim = machine()
     program(database(replace(sim.host, fs=cast(Fs, mistake(sim.host.fs)))))
     assert not all(intact(image, objects) for image in sim.images(60, tear=True))
+
+
+def explored(name: str) -> bool:
+    """Whether every image of a cut is sound, and has its objects whole or not at all."""
+    program, objects = PROGRAMS[name]
+    sim = machine()
+    for cut in cuts(sim, lambda: program(database(sim.host))):
+        for image in cut.images(40):
+            try:
+                held(image.host, objects)
+                sound(image.host)
+            except (Corrupt, AssertionError):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["pieces", "pieces again"])
+def test_bodies_before_their_pieces_are_durable_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directories of pieces are synced with those of the bodies."""
+    sync, begun = Publisher._sync, set[int]()
+
+    def late(self: Publisher, work: _Work) -> None:
+        if work.pieces and id(work) not in begun:
+            begun.add(id(work))
+        else:
+            sync(self, work)
+
+    assert explored(name)
+    monkeypatch.setattr(Publisher, "_sync", late)
+    assert not explored(name)
+
+
+def test_bodies_written_before_their_pieces_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    write, held_back = Publisher._write_loose, list[_Object]()
+
+    def swapped(self: Publisher, wanted: _Object, work: _Work) -> None:
+        if wanted[0] is Space.PIECES:
+            held_back.append(wanted)
+            return
+        write(self, wanted, work)
+        while held_back:
+            write(self, held_back.pop(), work)
+
+    monkeypatch.setattr(Publisher, "_write_loose", swapped)
+    assert not explored("pieces")
+
+
+def test_pieces_believed_without_a_look_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Publisher, "_lacking_pieces", lambda _self, _work: [])
+    assert not explored("pieces")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
