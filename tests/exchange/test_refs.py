@@ -23,10 +23,12 @@ from agentsession_cas.errors import (
     RefName,
     SessionExists,
     SessionLocked,
+    StoreLocked,
     Superseded,
 )
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.reflog import SEGMENT_SIZE
+from agentsession_cas.testing.simfs import Sim
 
 ONE, TWO = RefTarget("one"), RefTarget("two")
 
@@ -493,6 +495,26 @@ def test_two_that_continue_a_name(store: Store, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Superseded):
         store.continue_ref("main", id="loser")
     assert sorted(store.session_ids()) == ["one", "two", "winner"]
+
+
+# --- locks ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_at_a_time_moves_a_ref() -> None:
+    sim = Sim()
+    with Store.open("/store", create=True, host=sim.host) as store:
+        store.create(id="one").close()
+        other = sim.process("p2").fs.lock("/store/locks/refs", exclusive=True, note="somebody")
+        assert other is not None
+        with pytest.raises(StoreLocked, match="somebody"):
+            store.update_ref("main", None, ONE)
+        sim.clock.on_sleep = other.release
+        assert store.update_ref("main", None, ONE)
+        sweep = sim.process("p2").fs.lock("/store/locks/store", exclusive=True)
+        assert sweep is not None
+        with pytest.raises(StoreLocked):
+            store.update_ref("main", ONE, None)
+        assert store.resolve_ref("main") == ONE  # which takes no lock
 
 
 # --- doors -----------------------------------------------------------------------------------------------------------
