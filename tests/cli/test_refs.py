@@ -146,6 +146,13 @@ def test_a_damaged_ref_is_named_and_hides_no_other(named: Commands) -> None:
     assert named("ref", "a").code == 3
 
 
+def test_a_ref_to_a_damaged_session_does_not_dangle(named: Commands) -> None:
+    named.ok("ref", "main", "--set", "one")
+    (named.store / "sessions" / "one" / "journal").unlink()
+    assert named.ok("refs", "--json").object["dangling"] is False
+    assert named("ref", "main").code == 3
+
+
 def test_a_reason_is_harmless_on_a_terminal(named: Commands) -> None:
     named.ok("ref", "main", "--set", "one", "--reason", "\x1b[2J\nx")
     assert "\x1b" not in named.ok("ref", "main", "--log").text

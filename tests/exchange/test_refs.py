@@ -308,6 +308,23 @@ def test_a_damaged_ref_is_told_and_hides_no_other(tmp_path: Path, data: bytes) -
         assert moves(store, "a") == [(None, ONE, "again"), (TWO, ONE, "moved"), (None, TWO, "made")]
 
 
+def test_a_ref_to_a_damaged_session_can_still_be_moved(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "st", create=True) as store:
+        for session in ("one", "two"):
+            store.create(id=session).close()
+        store.update_ref("a", None, ONE)
+        journal = tmp_path / "st" / "sessions" / "one" / "journal"
+        whole = journal.read_bytes()
+        for spoil in (journal.unlink, lambda: journal.write_bytes(b"?" * len(whole))):
+            spoil()
+            with pytest.raises(Damaged):  # it may be the one that is meant, or not
+                store.resolve_ref("a")
+            assert [each.name for each in store.list_refs()] == ["a"]
+        with pytest.raises(Damaged):
+            store.update_ref("b", None, ONE)
+        assert store.update_ref("a", ONE, TWO)
+
+
 def test_every_flipped_byte_of_a_ref_is_noticed(tmp_path: Path) -> None:
     with Store.open(tmp_path / "st", create=True) as store:
         store.create(id="one").close()
