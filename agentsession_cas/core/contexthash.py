@@ -15,7 +15,7 @@ from agentsession_cas.core.facts import Code
 from agentsession_cas.core.identity import hash_bytes
 from agentsession_cas.core.source import EntrySource, path_positions
 
-__all__ = ["EMPTY_CONTEXT_HASH", "Resolve", "context_hash_at", "next_context_hash"]
+__all__ = ["CONTRIBUTING", "EMPTY_CONTEXT_HASH", "Resolve", "context_hash_at", "next_context_hash"]
 
 EMPTY_CONTEXT_HASH: Final = hash_bytes(b"null")
 """The hash at the universal root, and at every entry before the first that contributes."""
@@ -31,7 +31,8 @@ _LEFT_OUT: Final = {
     "branch_summary": _NOWHERE | {"from"},
 }
 """The types that contribute, and the members of each that do not."""
-_CONTRIBUTING: Final = frozenset({Code.ITEM, Code.CONFIG, Code.COMPACTION, Code.BRANCH_SUMMARY})
+CONTRIBUTING: Final = frozenset({Code.ITEM, Code.CONFIG, Code.COMPACTION, Code.BRANCH_SUMMARY})
+"""The types that shape a context: below any other the hash stays."""
 
 
 def next_context_hash(
@@ -73,7 +74,7 @@ def context_hash_at(source: EntrySource, position: int) -> str:
 
     current = EMPTY_CONTEXT_HASH
     for at in path:
-        if source.facts(at).code in _CONTRIBUTING:
+        if source.facts(at).code in CONTRIBUTING:
             entry = source.entry(at)
             current = next_context_hash(current, entry.type, entry.body, entry.content_hash, resolve)
         hashes.append(current)

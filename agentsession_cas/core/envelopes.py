@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from agentsession_cas.core.timestamps import is_canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.errors import BadTimestamp, Corrupt
 
-__all__ = ["decode_envelopes", "encode_envelopes", "needs_bodies"]
+__all__ = ["Parts", "decode_envelopes", "encode_envelopes", "needs_bodies", "put_together"]
 
 _PARENT_ROOT: Final = 0
 _PARENT_LAST: Final = 1
@@ -54,7 +54,7 @@ _ENVELOPE: Final = re.compile(
 )
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """An envelope taken apart: raw digests (``parent`` b"" for a root), nanoseconds since 1970, the type."""
 
     content: bytes
@@ -63,7 +63,7 @@ class _Parts(NamedTuple):
     type: bytes
 
 
-def _take_apart(envelope: bytes) -> _Parts | None:
+def _take_apart(envelope: bytes) -> Parts | None:
     """The parts of an envelope that can be put together again; None for any other."""
     found = _ENVELOPE.fullmatch(envelope)
     if found is None:
@@ -75,10 +75,11 @@ def _take_apart(envelope: bytes) -> _Parts | None:
     time = ts_to_ns(text)
     if not -_TIME_END < time < _TIME_END:
         return None
-    return _Parts(bytes.fromhex(content.decode()), bytes.fromhex((parent or b"").decode()), time, type_)
+    return Parts(bytes.fromhex(content.decode()), bytes.fromhex((parent or b"").decode()), time, type_)
 
 
-def _put_together(parts: _Parts) -> bytes:
+def put_together(parts: Parts) -> bytes:
+    """The envelope of these parts, in canonical JSON; the type must need no escape."""
     parent = f'"sha256:{parts.parent.hex()}"' if parts.parent else "null"
     return (
         f'{{"content":"sha256:{parts.content.hex()}","parent":{parent},"ts":"{ts_from_ns(parts.ts)}","type":"'.encode()
@@ -253,7 +254,7 @@ def decode_envelopes(data: bytes, count: int, body: Callable[[int], bytes]) -> l
                 else:
                     place = next_body if kind & 12 == _BODY_NEXT else next(places)
                     content, next_body = body(place), place + 1
-                made.append(_put_together(_Parts(content, parent, next(times), names[next(types)])))
+                made.append(put_together(Parts(content, parent, next(times), names[next(types)])))
             ids.append(hashlib.sha256(made[-1]).digest())
     except (StopIteration, IndexError, BadTimestamp) as error:
         raise Corrupt("a block of envelopes that names what is not there") from error

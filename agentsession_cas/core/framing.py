@@ -2,9 +2,11 @@
 
 A journal is one file in 4 KiB blocks. Block 0 is the generation: its random salt, the session's birth, the log it
 continues and how many rows that log holds. Block 1 holds the rows past the log's last whole block. One checksum covers
-both. Frames follow; each carries the salt, its own offset, the number of its first row and how many rows were known
-committed when it was written. A frame follows the one before or begins the next block. The journal ends at the first
-frame that is not whole; ``Scan.attested`` says whether a later whole frame proves that end to be damage.
+both. A *settled* generation has all its rows packed in the log: block 1 says nothing, and as long as there is no frame
+the file ends behind what block 0 says. Frames follow; each carries the salt, its own offset, the number of its first
+row and how many rows were known committed when it was written. A frame follows the one before or begins the next
+block. The journal ends at the first frame that is not whole; ``Scan.attested`` says whether a later whole frame proves
+that end to be damage.
 
 Pure: bytes in, values out; bytes that are no journal raise Corrupt and nothing else.
 """
@@ -38,6 +40,7 @@ __all__ = [
     "encode_frame",
     "encode_generation",
     "encode_head",
+    "encode_settled",
     "frames_behind",
     "record_packer",
     "salt_of",
@@ -48,10 +51,11 @@ FRAMES_OFFSET: Final = 2 * BLOCK_SIZE
 FRAME_MAX: Final = 1 << 30
 """The longest payload of a frame, in bytes."""
 
-_MAGIC: Final = b"asjrnl01"
+_MAGIC: Final = b"asjrnl02"
+_SETTLED: Final = b"asjrnls2"
 NO_SALT: Final = bytes(8)
 SALT_END: Final = len(_MAGIC) + len(NO_SALT)
-_GENERATION: Final = struct.Struct("<8s8s16sIQIIII32s")
+_GENERATION: Final = struct.Struct("<8s8s16sIQIIII32sI")
 _FRAME: Final = struct.Struct("<8sQQQQI")
 _CRC: Final = struct.Struct("<I")
 _FRAME_HEAD: Final = _FRAME.size + _CRC.size
@@ -63,7 +67,8 @@ HEAD_SIZE: Final = _HEAD.size + _CRC.size
 class Generation(NamedTuple):
     """Block 0. ``newest`` is what the ``base`` rows of log number ``log`` have newest.
 
-    ``base_context`` is the context hash at the session's base, zeros when there is none.
+    ``base_context`` is the context hash at the session's base, zeros when there is none. ``packed`` is how many of the
+    rows that log holds packed (``packedrows``), from the first on.
     """
 
     salt: bytes
@@ -72,6 +77,7 @@ class Generation(NamedTuple):
     base: int
     newest: Newest = Newest()
     base_context: bytes = NO_DIGEST
+    packed: int = 0
 
 
 class Record(NamedTuple):
@@ -100,8 +106,9 @@ class Frame(NamedTuple):
 class Scan(NamedTuple):
     """What a journal's bytes say. ``end`` is the offset behind the last whole frame, ``sequence`` the rows up to there.
 
-    ``attested`` is the highest committed row count that a whole frame behind ``end`` names (0: none), ``zero`` whether
-    nothing but zeros lies there.
+    ``tail`` are the sealed rows in block 1, b"" of a settled generation, whose log has them. ``attested`` is the
+    highest committed row count that a whole frame behind ``end`` names (0: none), ``zero`` whether nothing but zeros
+    lies there.
     """
 
     generation: Generation
@@ -143,10 +150,20 @@ def _tail_size(base: int) -> int:
 
 def encode_generation(generation: Generation, tail: bytes) -> bytes:
     """Blocks 0 and 1. ``tail`` is the sealed rows from the last whole block of the log up to ``base``."""
-    g = generation
-    head = _GENERATION.pack(_MAGIC, g.salt, g.birth, g.log, g.base, *g.newest, g.base_context)
-    first = head + _CRC.pack(zlib.crc32(tail, zlib.crc32(head)))
+    first = _first_block(_MAGIC, generation, tail)
     return first.ljust(BLOCK_SIZE, b"\0") + tail.ljust(BLOCK_SIZE, b"\0")
+
+
+def encode_settled(generation: Generation) -> bytes:
+    """All of a settled generation's file, whose rows up to ``base`` are packed in its log."""
+    assert generation.packed == generation.base
+    return _first_block(_SETTLED, generation, b"")
+
+
+def _first_block(magic: bytes, generation: Generation, tail: bytes) -> bytes:
+    g = generation
+    head = _GENERATION.pack(magic, g.salt, g.birth, g.log, g.base, *g.newest, g.base_context, g.packed)
+    return head + _CRC.pack(zlib.crc32(tail, zlib.crc32(head)))
 
 
 def record_packer() -> Callable[[Sequence[Record]], bytes]:
@@ -205,16 +222,19 @@ def _frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tup
 
 
 def _generation_of(data: memoryview) -> tuple[Generation, bytes]:
-    if len(data) < FRAMES_OFFSET:
+    settled = bytes(data[: len(_SETTLED)]) == _SETTLED
+    if len(data) < (_GENERATION.size + _CRC.size if settled else FRAMES_OFFSET):
         raise Corrupt("the journal is shorter than its two first blocks")
-    magic, salt, birth, log, base, special, named, continued, flags, context = _GENERATION.unpack_from(data, 0)
-    generation = Generation(salt, birth, log, base, Newest(special, named, continued, flags), context)
-    if magic != _MAGIC:
+    magic, salt, birth, log, base, special, named, continued, flags, context, packed = _GENERATION.unpack_from(data, 0)
+    generation = Generation(salt, birth, log, base, Newest(special, named, continued, flags), context, packed)
+    if magic not in (_MAGIC, _SETTLED):
         raise Corrupt("the journal does not begin as one")
-    tail = bytes(data[BLOCK_SIZE : BLOCK_SIZE + _tail_size(generation.base)])
+    tail = b"" if settled else bytes(data[BLOCK_SIZE : BLOCK_SIZE + _tail_size(generation.base)])
     crc = zlib.crc32(tail, zlib.crc32(data[: _GENERATION.size]))
     if crc != int.from_bytes(data[_GENERATION.size : _GENERATION.size + 4], "little"):
         raise Corrupt("the journal's first blocks fail their checksum")
+    if packed > base or (settled and packed != base):
+        raise Corrupt("the journal says more rows are packed than there are")
     return generation, tail
 
 

@@ -21,7 +21,7 @@ from agentsession_cas.core.identity import ROOT, is_hash
 from agentsession_cas.core.leaf import is_leaf_label
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.parsing import parse
-from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, TS_BIT, Row, RowCode, row_of_ref
+from agentsession_cas.core.rows import NO_DIGEST, PARENTS_BIT, REF_ELSEWHERE, TS_BIT, Row, RowCode, row_of_ref
 from agentsession_cas.core.timestamps import is_canonical_ts, ts_to_ns
 from agentsession_cas.errors import AgentSessionError, BadConvergence, BadEntry, Corrupt
 from agentsession_cas.maintenance.findings import Findings
@@ -214,6 +214,8 @@ class EntryCheck:
             ref_of=source.ref_of,
             context_at=self._context_at,
         )
+        if row.context == NO_DIGEST:
+            made = made._replace(context=NO_DIGEST)  # packed without: it follows from the bodies
         if row.target == REF_ELSEWHERE and row_of_ref(made.target) > number:
             made = made._replace(target=REF_ELSEWHERE)  # what it names came after it
         differing = [name for name, ours, theirs in zip(Row._fields, row, made, strict=True) if ours != theirs]

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from agentsession_cas.core.framing import HeadHint, Record, Scan, decode_head, decode_records, scan_journal
+from agentsession_cas.core.framing import Generation, HeadHint, Record, Scan, decode_head, decode_records, scan_journal
 from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Row, decode_row, log_seed, sealed_ok, whole_rows
 from agentsession_cas.effects.host import Fs, Host, OpenFile
 from agentsession_cas.errors import Corrupt, Damaged, DiskError, NoFile
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.sessions.headerfile import HEADER_NAME
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
-from agentsession_cas.sessions.log import PIECE_ROWS, RowTable
+from agentsession_cas.sessions.log import PIECE_ROWS, RowTable, tail_of
 from agentsession_cas.sessions.opening import LOCK_NAME
+from agentsession_cas.sessions.packedlog import LogFile, open_packed, packed_name
 from agentsession_cas.sessions.recovery import Verdict, decide
 
 __all__ = ["SessionFiles", "check_names", "is_stale", "read_files", "report_bad_rows"]
@@ -42,7 +43,7 @@ class SessionFiles:
     scan: Scan
     hint: HeadHint | None
     pending: list[Record]
-    log: OpenFile | None
+    log: LogFile | None
     lost: bool
 
     @property
@@ -85,8 +86,12 @@ class SessionFiles:
     def place(self, number: int) -> tuple[str, int]:
         """The file that a row lies in, and its offset there (of one in a frame: the frame's)."""
         whole = whole_rows(self.base)
+        generation = self.scan.generation
+        packed = generation.packed if generation.packed == self.base else whole_rows(generation.packed)
+        if number < packed:
+            return f"{self.directory}/{packed_name(generation.log)}", number * ROW_SIZE
         if number < whole:
-            return f"{self.directory}/{log_name(self.scan.generation.log)}", number * ROW_SIZE
+            return f"{self.directory}/{log_name(generation.log)}", (number - packed) * ROW_SIZE
         if number < self.base:
             return self.journal, BLOCK_SIZE + (number - whole) * ROW_SIZE
         return self.journal, next(frame.offset for frame in self.scan.frames if number < frame.sequence + frame.rows)
@@ -110,6 +115,7 @@ def read_files(fs: Fs, directory: str, found: Findings) -> SessionFiles | None:
     lost = _check_end(scan, hint, f"{directory}/{JOURNAL_NAME}", found)
     pending = _read_records(scan, data, found, f"{directory}/{JOURNAL_NAME}")
     log = _open_log(fs, directory, scan, found)
+    scan = scan._replace(tail=tail_of(scan.generation, scan.tail, log))
     lost = lost or scan.generation.base + len(pending) < scan.sequence
     return SessionFiles(directory, scan, hint, pending, log, lost)
 
@@ -170,11 +176,23 @@ def _read_records(scan: Scan, data: bytes, found: Findings, path: str) -> list[R
     return pending
 
 
-def _open_log(fs: Fs, directory: str, scan: Scan, found: Findings) -> OpenFile | None:
-    needed = whole_rows(scan.generation.base) * ROW_SIZE
-    if not needed:
-        return None
-    path = f"{directory}/{log_name(scan.generation.log)}"
+def _open_log(fs: Fs, directory: str, scan: Scan, found: Findings) -> LogFile | None:
+    generation = scan.generation
+    whole, packed = whole_rows(generation.base), whole_rows(generation.packed)
+    plain = _open_plain(fs, directory, generation, (whole - packed) * ROW_SIZE, found) if whole > packed else None
+    if not generation.packed:
+        return plain
+    try:
+        return open_packed(fs, directory, generation, plain)
+    except (Damaged, DiskError) as error:
+        found.add("log_missing" if isinstance(error.__cause__, NoFile) else "log_short", error.what, path=error.where)
+    if plain is not None:
+        plain.close()
+    return None
+
+
+def _open_plain(fs: Fs, directory: str, generation: Generation, needed: int, found: Findings) -> OpenFile | None:
+    path = f"{directory}/{log_name(generation.log)}"
     try:
         file = fs.open(path)
     except NoFile:
@@ -213,7 +231,10 @@ def check_names(host: Host, files: SessionFiles | None, directory: str, found: F
     """Note every name in a session's directory that is none of its files; a writer may be at work on the next one."""
     own = {HEADER_NAME, JOURNAL_NAME, HEAD_NAME, LOCK_NAME}
     if files is not None:
-        own.add(log_name(files.scan.generation.log))
+        generation = files.scan.generation
+        own.add(log_name(generation.log))
+        if generation.packed:
+            own.add(packed_name(generation.log))
     for name in host.fs.listdir(directory):
         path = f"{directory}/{name}"
         if name in own:

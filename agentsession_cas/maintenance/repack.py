@@ -21,6 +21,7 @@ from agentsession_cas.core.rows import RowCode
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, DiskError, NoSession, StoreLocked
 from agentsession_cas.layout import Layout
+from agentsession_cas.maintenance.rest import settle_all, unsettled
 from agentsession_cas.objects.archive import ARCHIVE_MAX, Archiver
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
 from agentsession_cas.objects.database import ObjectDatabase
@@ -134,7 +135,8 @@ def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None
 class RepackReport:
     """What a repack did. Packs and bytes (idx files included) before and after, loose objects that were packed.
 
-    ``kept`` are the stems of packs with something in them that does not read: they stay as they are, fsck says more.
+    ``settled`` sessions at rest were made small. ``kept`` are the stems of packs with something in them that does not
+    read: they stay as they are, fsck says more.
     """
 
     packs_before: int = 0
@@ -142,6 +144,7 @@ class RepackReport:
     bytes_before: int = 0
     bytes: int = 0
     loose: int = 0
+    settled: int = 0
     written: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -159,6 +162,7 @@ class RepackReport:
             "packs": {"before": self.packs_before, "after": self.packs},
             "bytes": {"before": self.bytes_before, "after": self.bytes},
             "loose": self.loose,
+            "settled": self.settled,
             "written": len(self.written),
             "removed": len(self.removed),
             "kept": self.kept,
@@ -173,8 +177,9 @@ def repack(
     progress: Progress | None = None,
     wait_s: float = 60.0,
 ) -> RepackReport:
-    """Merge packs until they are few, and pack loose objects; ``all`` puts everything anew as small as it gets.
+    """Settle sessions at rest, merge packs until they are few, and pack loose objects.
 
+    ``all`` puts everything anew as small as it gets.
     May be stopped at any time, at the worst leaving copies behind that the next one takes away. Raises StoreLocked when
     another repack runs or a sweep holds the store for ``wait_s`` seconds, DiskError and its like.
     """
@@ -183,8 +188,9 @@ def repack(
         report.packs_before, report.bytes_before = _weight(layout, objects)
         moves = objects.consolidator(partial(layout.shared, wait_s))
         moves.mend()
-        work = _archive(layout, moves, objects, report) if all else _repack(moves, objects, report)
-        total, done = _count(objects) * (2 if all else 1), 0
+        resting = unsettled(layout)
+        work = _all_of(layout, moves, objects, resting, report, everything=all)
+        total, done = _count(objects) * (2 if all else 1) + len(resting), 0
         tell = progress or _tell_nobody
         with closing(work):
             for objects_done in work:
@@ -196,6 +202,22 @@ def repack(
         sound = {pack.stem for pack in objects.sound_packs()}
         report.kept = sorted({*report.kept, *(pack.stem for pack in objects.packs() if pack.stem not in sound)})
         return report
+
+
+def _all_of(
+    layout: Layout,
+    moves: Consolidator,
+    objects: ObjectDatabase,
+    resting: Sequence[str],
+    report: RepackReport,
+    *,
+    everything: bool,
+) -> Slices[None]:
+    """Settle sessions first: what their journals hold is then merged, or archived, with all else."""
+    dictionary = yield from trained_everyday(moves, ())
+    report.settled, written = yield from settle_all(layout, objects, moves, resting, dictionary)
+    report.written += written
+    yield from _archive(layout, moves, objects, report) if everything else _repack(moves, objects, report)
 
 
 def _tell_nobody(done: int, total: int) -> None:

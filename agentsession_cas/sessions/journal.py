@@ -27,7 +27,16 @@ from agentsession_cas.core.framing import (
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import AgentSessionError, DiskError, DiskFull, LimitExceeded, WriterPoisoned
 
-__all__ = ["HEAD_NAME", "JOURNAL_NAME", "STEP_MIN", "Journal", "clear_leftovers", "generation_bytes", "log_name"]
+__all__ = [
+    "HEAD_NAME",
+    "JOURNAL_NAME",
+    "STEP_MIN",
+    "Journal",
+    "clear_leftovers",
+    "generation_bytes",
+    "log_name",
+    "next_name",
+]
 
 JOURNAL_NAME: Final = "journal"
 HEAD_NAME: Final = "HEAD"
@@ -39,6 +48,11 @@ STEP_MAX: Final = 256 * 1024
 def log_name(log: int) -> str:
     """The file name of log number ``log``."""
     return f"log-{log}"
+
+
+def next_name(salt: bytes) -> str:
+    """The file name of the generation of that salt until it is the session's journal."""
+    return f"{_NEXT}{salt.hex()}"
 
 
 def clear_leftovers(fs: Fs, directory: str) -> None:
@@ -209,7 +223,7 @@ class Journal:
         self.sequence = self.committed = sequence
 
     def _stage(self, generation: Generation, data: bytes) -> tuple[OpenFile, str]:
-        path = f"{self._directory}/{_NEXT}{generation.salt.hex()}"
+        path = f"{self._directory}/{next_name(generation.salt)}"
         file = self._fs.create(path)
         try:
             file.pwrite(data, 0)

@@ -15,6 +15,7 @@ from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
 from agentsession_cas.sessions.opening import HEADER_NAME, Snapshot
+from agentsession_cas.sessions.packedlog import packed_name
 from agentsession_cas.sessions.records import mark_of
 from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource
@@ -106,7 +107,7 @@ def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:
     newest = generation.newest
     for number in range(table.base, len(table)):
         newest = newest.with_row(number, table.row(number))
-    files = (HEADER_NAME, HEAD_NAME, log_name(generation.log))
+    files = (HEADER_NAME, HEAD_NAME, log_name(generation.log), packed_name(generation.log))
     sizes = [found.size for name in files if (found := fs.stat(f"{directory}/{name}")) is not None]
     journal = fs.stat(f"{directory}/{JOURNAL_NAME}")
     return Summary(

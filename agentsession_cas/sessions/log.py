@@ -26,8 +26,9 @@ from agentsession_cas.core.rows import (
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Closed, Damaged, NoFile
 from agentsession_cas.sessions.journal import log_name
+from agentsession_cas.sessions.packedlog import LogFile, PackedLog, open_packed
 
-__all__ = ["PIECE_ROWS", "RowTable", "open_log", "write_rows"]
+__all__ = ["PIECE_ROWS", "RowTable", "open_log", "tail_of", "write_rows"]
 
 PIECE_ROWS: Final = 512
 """Rows of a piece: 64 KiB."""
@@ -36,11 +37,23 @@ _CODE_AT: Final = 116
 """Where in a row its code lies; its kind is the byte behind."""
 
 
-def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
+def open_log(fs: Fs, directory: str, generation: Generation) -> LogFile | None:
     """The log that a generation continues, or None when it has no whole block; Damaged when it is absent or short."""
-    needed = whole_rows(generation.base) * ROW_SIZE
-    if not needed:
-        return None
+    base, packed = generation.base, generation.packed
+    plain = _open_plain(fs, directory, generation) if whole_rows(base) > whole_rows(packed) else None
+    if not packed:
+        return plain
+    try:
+        return open_packed(fs, directory, generation, plain)
+    except BaseException:
+        if plain is not None:
+            plain.close()
+        raise
+
+
+def _open_plain(fs: Fs, directory: str, generation: Generation) -> OpenFile:
+    """The rows behind the packed ones, from their last whole block on."""
+    needed = (whole_rows(generation.base) - whole_rows(generation.packed)) * ROW_SIZE
     path = f"{directory}/{log_name(generation.log)}"
     try:
         file = fs.open(path)
@@ -57,21 +70,31 @@ def open_log(fs: Fs, directory: str, generation: Generation) -> OpenFile | None:
     return file
 
 
+def tail_of(generation: Generation, tail: bytes, log: LogFile | None) -> bytes:
+    """The sealed rows past the log's last whole block: ``tail``, or what a settled generation's log has of them."""
+    whole = whole_rows(generation.base)
+    if tail or log is None or whole == generation.base or generation.packed != generation.base:
+        return tail
+    return log.pread((generation.base - whole) * ROW_SIZE, whole * ROW_SIZE)
+
+
 def write_rows(fs: Fs, directory: str, generation: Generation, tail: bytes, bodies: Sequence[bytes]) -> bytes:
     """Write rows ``bodies`` (124 bytes each) behind those of ``generation``, durably; returns the new tail.
 
-    ``tail`` is the generation's own. The file is written from its last whole block on, never inside one.
+    ``tail`` is the generation's own. The file is written from its last whole block on, never inside one; it begins
+    where the packed rows have their last whole block.
     """
     base, whole = generation.base, whole_rows(generation.base)
+    start = whole_rows(generation.packed)
     seed = log_seed(generation.birth, generation.log)
     rows = tail + b"".join(seal_row(body, base + at, seed) for at, body in enumerate(bodies))
     path = f"{directory}/{log_name(generation.log)}"
     fresh = fs.stat(path) is None
     file = fs.create(path) if fresh else fs.open(path, write=True)
     try:
-        if not whole:
+        if whole == start:
             fs.sync_dir(directory)
-        file.pwrite(rows, whole * ROW_SIZE)
+        file.pwrite(rows, (whole - start) * ROW_SIZE)
         file.sync()
     finally:
         file.close()
@@ -84,7 +107,7 @@ class _View(NamedTuple):
     base: int
     whole: int
     tail: bytes
-    log: OpenFile | None
+    log: LogFile | None
     pending: list[Record]
 
 
@@ -94,7 +117,7 @@ class RowTable:
     One thread changes it, others may read: every read is of one view, and a view's rows never change their place.
     """
 
-    def __init__(self, generation: Generation, tail: bytes, log: OpenFile | None) -> None:
+    def __init__(self, generation: Generation, tail: bytes, log: LogFile | None) -> None:
         self._seed = log_seed(generation.birth, generation.log)
         self._view = _View(generation.base, whole_rows(generation.base), tail, log, [])
         self._pieces: dict[int, bytes] = {}
@@ -110,6 +133,11 @@ class RowTable:
     def base(self) -> int:
         """Rows below this are the log's; the others are the journal's."""
         return self._view.base
+
+    @property
+    def log(self) -> LogFile | None:
+        """The log, None where the session has none or it was closed."""
+        return self._view.log
 
     @property
     def tail(self) -> bytes:
@@ -247,7 +275,7 @@ class RowTable:
             self._continued.pop()
         del view.pending[count - view.base :]
 
-    def rebase(self, generation: Generation, tail: bytes, log: OpenFile | None) -> None:
+    def rebase(self, generation: Generation, tail: bytes, log: LogFile | None) -> None:
         """Follow a checkpoint: the first rows of ``pending`` are the log's now. Row numbers stay.
 
         ``log`` is the log open for reading; the one open already goes on when there is one.
@@ -255,6 +283,8 @@ class RowTable:
         self.specials()
         view = self._view
         if view.log is not None and log is not None:
+            if isinstance(view.log, PackedLog) and isinstance(log, PackedLog):
+                view.log.take_rows_of(log)
             log.close()
             log = view.log
         pending = view.pending[generation.base - view.base :]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.ancestry import Ancestry
+from agentsession_cas.core.contextwalk import ContextHashes
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelope import Envelope, read_envelope
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind, call_digest, facts_of
@@ -82,6 +83,7 @@ class RowSource:
         self._ids: dict[int, int | list[int]] = {}
         self._calls: dict[int, list[int]] = {}
         self._strays: list[int] = []
+        self._contexts = ContextHashes(self, self._context_of_row)
         self._ancestry = Ancestry()
         self._legacy: dict[str, int] | None = None
         self._ids_upto = 0
@@ -191,9 +193,18 @@ class RowSource:
         return Facts(Code(row.code), Kind(row.kind), flags, row.call, target)
 
     def context_digest(self, position: int) -> bytes:
-        """The context hash (store.md A13) that an own entry's row holds, raw."""
+        """The context hash (store.md A13) of an own entry, raw: its row holds it, or bodies are read for it."""
         buffer, offset = self.table.locate(self.number(position))
-        return buffer[offset + 64 : offset + 96]
+        digest = buffer[offset + 64 : offset + 96]
+        return digest if digest != NO_DIGEST else digest_of(self._contexts.at(position))
+
+    def _context_of_row(self, position: int) -> str:
+        """The context hash that a row holds; "" for none, and in the prefix."""
+        if position < self.base_count:
+            return ""
+        buffer, offset = self.table.locate(self.number(position))
+        digest = buffer[offset + 64 : offset + 96]
+        return hash_of(digest) if digest != NO_DIGEST else ""
 
     # --- indexes ---
 

@@ -1,0 +1,280 @@
+"""Sessions at rest: small files, the same entries; no crash, kill, reader or writer that meets it loses anything."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agentsession_cas import Store, entry
+from agentsession_cas.core.packedrows import PIECE_ROWS
+from agentsession_cas.effects.host import Host
+from agentsession_cas.errors import AgentSessionError, Damaged
+from agentsession_cas.sessions import settling
+from agentsession_cas.sessions.settling import is_settled
+from agentsession_cas.testing.simfs import Sim
+from tools.corpus import fill, scripts
+
+Lines = dict[str, list[bytes]]
+
+
+def lines_of(store: Store) -> Lines:
+    """Every session as its lines, every body read."""
+    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
+
+
+def contexts_of(store: Store, name: str) -> list[bytes]:
+    source = store.read(name).source
+    return [source.context_digest(at) for at in range(source.base_count, len(source))]  # type: ignore[attr-defined]
+
+
+def sizes(store: Store, name: str) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in Path(store.layout.session_dir(name)).iterdir()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A long session with everything a row may say, and some short ones, forks among them."""
+    with Store.open(tmp_path / "store", create=True, background=False) as made:
+        for name in fill(made, scripts(4, 60, seed=4)):
+            with made.open_session(name) as session:
+                session.checkpoint()
+        with made.create(id="long") as session:
+            for turn in range(PIECE_ROWS // 40):
+                results = session.append_batch([entry.user(f"{turn} {n}") for n in range(45)], durable=False)
+                session.append(entry.label(results[3].id, f"a label {turn}"))
+            session.append(session.compact_from(4, {"type": "message", "role": "user", "content": "so far"}))
+            session.branch(results[7].id)
+            session.append(entry.user("a branch"))
+        yield made
+
+
+def test_nothing_a_session_says_changes(store: Store) -> None:
+    lines = lines_of(store)
+    contexts = {name: contexts_of(store, name) for name in lines}
+    heads = {name: store.read(name).leaf for name in lines}
+    assert store.repack().settled == len(lines)
+    assert lines_of(store) == lines
+    assert {name: contexts_of(store, name) for name in lines} == contexts
+    assert {name: store.read(name).leaf for name in lines} == heads
+    assert {each.id: each.head for each in store.list()} == heads
+    assert store.fsck().findings == []
+    assert store.repack().settled == 0
+    for name in lines:
+        found = sizes(store, name)
+        assert set(found) == {"HEAD", "header", "journal", "lock", "log-1.packed"}
+        assert found["journal"] < 200
+        assert found["log-1.packed"] < 90 + 60 * len(contexts[name])
+
+
+def test_a_settled_session_goes_on(store: Store) -> None:
+    store.repack()
+    lines = lines_of(store)
+    for round_ in range(3):
+        with store.open_session("long") as session:
+            session.append(entry.user(f"{round_} in the journal"))
+            if round_:
+                session.append_batch([entry.user(f"{round_} {n}") for n in range(70)])
+                session.checkpoint()
+                assert not is_settled(store.layout.host.fs, store.layout.session_dir("long"))
+            session.append(entry.user(f"{round_} behind the checkpoint"))
+            lines["long"] = [each.line for each in session]
+        contexts = contexts_of(store, "long")
+        assert lines_of(store) == lines
+        assert store.fsck().findings == []
+        assert store.repack(round_ == 1).settled == 1
+        assert lines_of(store) == lines
+        assert contexts_of(store, "long") == contexts
+        assert store.fsck().findings == []
+    assert sizes(store, "long").keys() == {"HEAD", "header", "journal", "lock", "log-4.packed"}
+
+
+def test_without_its_hint_a_settled_session_is_copied(store: Store) -> None:
+    store.repack()
+    lines = lines_of(store)
+    Path(store.layout.session_dir("long"), "HEAD").unlink()
+    with store.open_session("long") as session:
+        assert [each.line for each in session] == lines["long"]
+        session.append(entry.user("more"))
+        lines["long"] = [each.line for each in session]
+    assert lines_of(store) == lines
+    assert store.fsck().findings == []
+
+
+def test_a_session_that_is_written_is_passed_over(store: Store) -> None:
+    with store.open_session("long") as session:
+        session.append(entry.user("now"))
+        assert store.repack().settled == len(store.session_ids()) - 1
+        assert not is_settled(store.layout.host.fs, store.layout.session_dir("long"))
+        session.append(entry.user("and now"))
+    assert store.repack().settled == 1
+
+
+def test_forks_of_settled_sessions(store: Store) -> None:
+    whole = contexts_of(store, "long")
+    store.repack()
+    session = store.read("long")
+    middle = session.entry(session.source.entry_id(200)).id
+    with store.fork("long", middle, id="fork") as fork:
+        fork.append(entry.user("from the middle"))
+    assert store.read("long").source.find(middle) == 200
+    assert len(store.read("fork")) == 202
+    assert whole == contexts_of(store, "long")
+    assert store.fsck().findings == []
+    store.delete("long")
+    store.repack()
+    assert len(store.read("fork")) == 202
+    assert store.fsck().findings == []
+
+
+def test_every_flipped_byte_is_named(store: Store) -> None:
+    store.repack()
+    directory = Path(store.layout.session_dir("long"))
+    for name in ("journal", "log-1.packed"):
+        path = directory / name
+        whole = path.read_bytes()
+        for at in [*range(0, len(whole), 97), len(whole) - 1]:
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x20]) + whole[at + 1 :])
+            assert {each.session for each in store.fsck(fast=True).findings if each.severity == "error"} == {"long"}
+            with pytest.raises(AgentSessionError):
+                _ = [store.read("long").source.entry_id(n) for n in range(len(store.read("long").source))]
+        path.write_bytes(whole[:-1])
+        assert {each.session for each in store.fsck(fast=True).findings if each.severity == "error"} == {"long"}
+        path.write_bytes(whole)
+    (directory / "log-1.packed").unlink()
+    assert "log_missing" in {each.code for each in store.fsck(fast=True).findings}
+    with pytest.raises(Damaged, match="packed log is absent"):
+        store.read("long")
+
+
+def test_damage_in_one_piece_leaves_the_others(store: Store) -> None:
+    store.repack()
+    path = Path(store.layout.session_dir("long"), "log-1.packed")
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    found = [each for each in store.fsck(fast=True).findings if each.code == "log_row"]
+    assert len(found) == 1
+    assert found[0].path.endswith("log-1.packed")
+    assert f"rows 0 to {PIECE_ROWS - 1}" in found[0].detail
+    source = store.read("long").source
+    assert source.entry_id(len(source) - 1)
+
+
+# --- crashes ---------------------------------------------------------------------------------------------------------
+
+
+def machine() -> tuple[Sim, Lines]:
+    """A session in its journal, one with a log and a journal, and one settled and written to since."""
+    sim = Sim()
+    with opened(sim.host, create=True) as store:
+        with store.create(id="a") as session:
+            session.append_batch([entry.user(f"a {n} " * 9) for n in range(9)])
+        with store.create(id="b") as session:
+            session.append_batch([entry.user(f"b {n} " * 9) for n in range(40)])
+            session.checkpoint()
+            session.append(entry.user("b behind"))
+        store.repack()
+        for name in "ab":
+            with store.open_session(name) as session:
+                session.append_batch([entry.user(f"more {n}") for n in range(35)])
+                if name == "b":
+                    session.checkpoint()
+                session.append(entry.user("and more"))
+        with store.create(id="c") as session:
+            session.append(entry.user("c"))
+        return sim, lines_of(store)
+
+
+def opened(host: Host, *, create: bool = False) -> Store:
+    return Store.open("/store", host=host, background=False, create=create)
+
+
+def settled(host: Host) -> None:
+    with opened(host) as store:
+        store.repack()
+
+
+def cuts(sim: Sim, act: Callable[[], object]) -> Iterator[Sim]:
+    copies: list[Sim] = []
+    sim.watch(lambda _kind, _path: copies.append(sim.clone()))
+    act()
+    sim.watch(None)
+    yield from copies
+    yield sim
+
+
+def goes_on(host: Host, lines: Lines) -> None:
+    """Everything is there, can be written to, and settled."""
+    with opened(host) as store:
+        assert lines_of(store) == lines
+        for name in lines:
+            with store.open_session(name) as session:
+                session.append(entry.user("after"), durable=True)
+        assert {name: found[:-1] for name, found in lines_of(store).items()} == lines
+        store.repack()
+        assert {name: found[:-1] for name, found in lines_of(store).items()} == lines
+        assert {each.severity for each in store.fsck().findings} <= {"note"}
+
+
+def test_power_cut_at_every_effect() -> None:
+    sim, lines = machine()
+    seen = 0
+    for cut in cuts(sim, lambda: settled(sim.host)):
+        for image in cut.images(5, tear=True):
+            goes_on(image.host, lines)
+            seen += 1
+    assert seen > 60
+
+
+def test_kill_at_every_effect_then_power_cut() -> None:
+    """What another process finds and goes on from is made durable by it."""
+    sim, lines = machine()
+    for cut in cuts(sim, lambda: settled(sim.host)):
+        with opened(cut.host) as store:
+            for name in lines:
+                with store.open_session(name) as session:
+                    session.append(entry.user("by another"), durable=True)
+        for image in cut.images(3):
+            with opened(image.host) as store:
+                assert {name: found[:-1] for name, found in lines_of(store).items()} == lines
+
+
+def test_readers_see_every_entry_meanwhile() -> None:
+    sim, lines = machine()
+    sim.record()
+    settled(sim.host)
+    for _, host in sim.readers(60):
+        with Store.open("/store", host=host, read_only=True) as store:
+            for name, wanted in lines.items():
+                assert [each.line for each in store.read(name)] == wanted
+
+
+def test_the_explorer_sees_a_name_before_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsynced(fs: object, directory: str, generation: object, table: object) -> None:
+        file = fs.create(f"{directory}/{settling.packed_name(generation.log)}")  # type: ignore[attr-defined]
+        file.pwrite(settling.packed_rows(generation, table, None), 0)  # type: ignore[arg-type]
+        file.close()
+        fs.sync_dir(directory)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(settling, "_write_packed", unsynced)
+    with pytest.raises((AssertionError, AgentSessionError)):
+        test_power_cut_at_every_effect()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_refuses_leaves_the_session(code: int) -> None:
+    sim, lines = machine()
+    for nth in range(1, 300):
+        failing = sim.clone()
+        fault = failing.fail(nth, code)
+        with suppress(AgentSessionError):
+            settled(failing.host)
+        failing.heal()
+        goes_on(failing.host, lines)
+        if not fault.hits:
+            return
+    raise AssertionError("it never came to an end")
