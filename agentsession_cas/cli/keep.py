@@ -106,7 +106,7 @@ def gc_verb(app: App) -> int:
         app.out.emit(report.to_json())
     else:
         _tell_kept(app, kept)
-        app.out.say(good("ok"), f": {counted(report.checkpointed, 'idle session')} packed")
+        app.out.say(good("ok"), f": {counted(report.settled, 'idle session')} packed")
         app.out.say(good("ok"), f": {_swept(report.sweep)}")
         app.out.say(good("ok"), f": {_merged(report.repack)}")
     return EXIT_INTEGRITY if kept else 0

@@ -214,7 +214,7 @@ class EntryCheck:
             ref_of=source.ref_of,
             context_at=self._context_at,
         )
-        if row.context == NO_DIGEST:
+        if row.context == NO_DIGEST and number < source.table.packed:
             made = made._replace(context=NO_DIGEST)  # packed without: it follows from the bodies
         if row.target == REF_ELSEWHERE and row_of_ref(made.target) > number:
             made = made._replace(target=REF_ELSEWHERE)  # what it names came after it

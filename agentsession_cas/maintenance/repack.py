@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from agentsession_cas.core.packformat import OBJECTS_MAX, Grade, Space
 from agentsession_cas.core.rows import RowCode
-from agentsession_cas.core.slices import Slices
+from agentsession_cas.core.slices import Slices, drain
 from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, DiskError, NoSession, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.rest import settle_all, unsettled
@@ -175,11 +175,13 @@ def repack(
     *,
     all: bool = False,
     progress: Progress | None = None,
+    rested_s: float = 0.0,
     wait_s: float = 60.0,
 ) -> RepackReport:
     """Settle sessions at rest, merge packs until they are few, and pack loose objects.
 
-    ``all`` puts everything anew as small as it gets.
+    ``all`` puts everything anew as small as it gets. Sessions are at rest that no writer holds and whose journals were
+    not written to for ``rested_s`` seconds.
     May be stopped at any time, at the worst leaving copies behind that the next one takes away. Raises StoreLocked when
     another repack runs or a sweep holds the store for ``wait_s`` seconds, DiskError and its like.
     """
@@ -188,7 +190,7 @@ def repack(
         report.packs_before, report.bytes_before = _weight(layout, objects)
         moves = objects.consolidator(partial(layout.shared, wait_s))
         moves.mend()
-        resting = unsettled(layout)
+        resting = unsettled(layout, rested_s)
         work = _all_of(layout, moves, objects, resting, report, everything=all)
         total, done = _count(objects) * (2 if all else 1) + len(resting), 0
         tell = progress or _tell_nobody
@@ -214,10 +216,24 @@ def _all_of(
     everything: bool,
 ) -> Slices[None]:
     """Settle sessions first: what their journals hold is then merged, or archived, with all else."""
+    yield from _settle_all(layout, moves, objects, resting, report)
+    yield from _archive(layout, moves, objects, report) if everything else _repack(moves, objects, report)
+
+
+def settle_sessions(layout: Layout, objects: ObjectDatabase, rested_s: float, *, wait_s: float = 60.0) -> int:
+    """Settle the sessions at rest and nothing else; returns how many were. Raises as :func:`repack`."""
+    with repacking(layout):
+        moves = objects.consolidator(partial(layout.shared, wait_s))
+        return drain(_settle_all(layout, moves, objects, unsettled(layout, rested_s), RepackReport()))
+
+
+def _settle_all(
+    layout: Layout, moves: Consolidator, objects: ObjectDatabase, resting: Sequence[str], report: RepackReport
+) -> Slices[int]:
     dictionary = yield from trained_everyday(moves, ())
     report.settled, written = yield from settle_all(layout, objects, moves, resting, dictionary)
     report.written += written
-    yield from _archive(layout, moves, objects, report) if everything else _repack(moves, objects, report)
+    return report.settled
 
 
 def _tell_nobody(done: int, total: int) -> None:

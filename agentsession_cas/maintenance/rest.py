@@ -20,8 +20,9 @@ from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import LOCK_NAME
-from agentsession_cas.sessions.settling import is_settled, records_at_rest, settle
+from agentsession_cas.sessions.settling import SETTLED_MAX, records_at_rest, settle
 
 __all__ = ["settle_all", "unsettled"]
 
@@ -30,11 +31,16 @@ _OBJECTS_MAX: Final = 24_000
 """Objects of one pack: no more than a publisher remembers, so that settling need not read them again."""
 
 
-def unsettled(layout: Layout) -> list[str]:
-    """The directories of sessions that are not settled, whether that can be done now or not."""
-    fs = layout.host.fs
-    directories = [f"{layout.sessions}/{name}" for name in fs.listdir(layout.sessions)]
-    return [directory for directory in directories if not is_settled(fs, directory)]
+def unsettled(layout: Layout, rested_s: float) -> list[str]:
+    """The directories of sessions that are not settled and whose journals nobody wrote to for ``rested_s`` seconds."""
+    fs, found = layout.host.fs, []
+    latest = layout.host.clock.now_ns() - int(rested_s * 1e9)
+    for name in fs.listdir(layout.sessions):
+        directory = f"{layout.sessions}/{name}"
+        journal = fs.stat(f"{directory}/{JOURNAL_NAME}")
+        if journal is not None and journal.size > SETTLED_MAX and (not rested_s or journal.mtime_ns <= latest):
+            found.append(directory)
+    return found
 
 
 def settle_all(

@@ -53,10 +53,10 @@ class Upkeep(ABC):
         return fsck(self._layout, self._objects, fast=fast, progress=as_callback(progress, "progress"))
 
     def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
-        """Merge packs until they are few and pack loose objects; ``all`` puts everything anew as small as it gets.
+        """Make sessions that no writer holds small, merge packs until they are few, and pack loose objects.
 
-        ``progress`` is called with the objects dealt with and how many there are. May be stopped at any time. Raises
-        StoreLocked when another repack runs.
+        ``all`` puts everything anew as small as it gets. ``progress`` is called with the objects dealt with and how
+        many there are. May be stopped at any time. Raises StoreLocked when another repack runs.
         """
         self._require_writable()
         return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"))
@@ -81,12 +81,12 @@ class Upkeep(ABC):
         )
 
     def gc(self, progress: Callable[[int, int], None] | None = None) -> GcReport:
-        """Put everything in shape: idle sessions checkpointed, what is dead swept, packs merged (store.md Part B).
+        """Put everything in shape: idle sessions settled, what is dead swept, packs merged (store.md Part B).
 
         ``progress`` as :meth:`sweep` has it, for each part anew. Raises what :meth:`sweep` and :meth:`repack` do.
         """
         self._require_writable()
-        return collect(self._layout, self._objects, self.open_session, as_callback(progress, "progress"))
+        return collect(self._layout, self._objects, as_callback(progress, "progress"))
 
     def stats(self, on_damage: OnDamage | None = None) -> dict[str, Any]:
         """What the store holds, weighs and saves: the ``stats`` shape of cli.md, defined in ``maintenance.stats``.

@@ -122,6 +122,8 @@ class RowTable:
         self._view = _View(generation.base, whole_rows(generation.base), tail, log, [])
         self._pieces: dict[int, bytes] = {}
         self._last_special = generation.newest.special
+        self.packed: Final = generation.packed
+        """So many rows were packed once: they may lack their context hash."""
         self._specials: list[int] | None = None
         self._continued = [row_of_ref(generation.newest.continued)]
 

@@ -10,6 +10,7 @@ or that are damaged, are left to who opens them to write.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from agentsession_cas.core.framing import FRAMES_OFFSET, Generation, Record, encode_head, encode_settled
 from agentsession_cas.core.rows import Newest
@@ -23,13 +24,10 @@ from agentsession_cas.sessions.packedlog import PackedLog, packed_name, packed_r
 from agentsession_cas.sessions.records import publish_records
 from agentsession_cas.sessions.recovery import Verdict, read_state_once
 
-__all__ = ["is_settled", "records_at_rest", "settle"]
+__all__ = ["SETTLED_MAX", "records_at_rest", "settle"]
 
-
-def is_settled(fs: Fs, directory: str) -> bool:
-    """Whether there is nothing to do, by the length of the journal; also where there is none."""
-    found = fs.stat(f"{directory}/{JOURNAL_NAME}")
-    return found is None or found.size < FRAMES_OFFSET
+SETTLED_MAX: Final = FRAMES_OFFSET - 1
+"""The journal of a settled session is no longer than this, that of any other is."""
 
 
 def records_at_rest(fs: Fs, directory: str) -> list[Record]:

@@ -22,7 +22,7 @@ def filled(held: Commands) -> Commands:
 def test_repack_says_what_it_did(filled: Commands) -> None:
     stats = filled.ok("stats", "--json").object
     done = filled.ok("repack", "--json").object
-    assert set(done) == {"packs", "bytes", "loose", "written", "removed", "kept"}
+    assert set(done) == {"packs", "bytes", "loose", "settled", "written", "removed", "kept"}
     assert done["packs"] == {"before": stats["objects"]["packs"], "after": 1}
     assert done["loose"] == stats["objects"]["loose"] > 0
     assert done["kept"] == []
@@ -88,7 +88,7 @@ def test_a_grace_that_is_one(filled: Commands, grace: str) -> None:
 
 def test_gc_does_it_all(filled: Commands) -> None:
     done = filled.ok("gc", "--json").object
-    assert set(done) == {"checkpointed", "sweep", "repack"}
+    assert set(done) == {"settled", "sweep", "repack"}
     assert done["repack"]["packs"]["after"] == 1
     assert len(filled.ok("gc").text.splitlines()) == 3
     assert filled.ok("gc", "--quiet").text == ""

@@ -22,6 +22,7 @@ from agentsession_cas.core.framing import (
     encode_frame,
     encode_generation,
     encode_head,
+    encode_settled,
     record_packer,
     scan_journal,
 )
@@ -42,7 +43,8 @@ generations = st.builds(
     base=st.integers(0, 2**32),
     newest=st.builds(Newest, words, words, words, words),
     base_context=digests,
-)
+    packed=st.just(0),
+).flatmap(lambda made: st.integers(0, min(made.base, 2**32 - 1)).map(lambda packed: made._replace(packed=packed)))
 records = st.builds(
     Record, st.binary(min_size=124, max_size=124), st.binary(max_size=200), st.binary(max_size=9000)
 )
@@ -73,6 +75,18 @@ def journal(groups: Sequence[int], *, base: int = 0, committed: Sequence[int] = 
 
 
 # --- round trips ------------------------------------------------------------------------------------------------------
+
+
+@given(generations, st.integers(0, 3 * FRAMES_OFFSET))
+def test_a_settled_generation_comes_back(generation: Generation, zeros: int) -> None:
+    """Short, or with the zeros before its first frame."""
+    generation = generation._replace(base=generation.packed)
+    data = encode_settled(generation)
+    assert len(data) < 200
+    scan = scan_journal(data + bytes(zeros))
+    assert (scan.generation, scan.tail, scan.frames, scan.end, scan.zero) == (generation, b"", [], FRAMES_OFFSET, True)
+    with pytest.raises(Corrupt):
+        scan_journal(data[:-1])
 
 
 @given(generations)
@@ -180,7 +194,7 @@ def test_a_journal_cut_anywhere_loses_whole_frames(cut: int) -> None:
 @given(st.integers(0, FRAMES_OFFSET - 1), st.integers(1, 255))
 def test_a_flip_in_the_first_blocks_is_corrupt_or_in_their_padding(at: int, mask: int) -> None:
     data = bytearray(journal([2], base=37))
-    used = [*range(92 + 4), *range(BLOCK_SIZE, BLOCK_SIZE + 5 * ROW_SIZE)]
+    used = [*range(96 + 4), *range(BLOCK_SIZE, BLOCK_SIZE + 5 * ROW_SIZE)]
     data[at] ^= mask
     try:
         scan = scan_journal(bytes(data))

@@ -67,8 +67,9 @@ def chain(count: int, first: int = 0) -> list[Row]:
         entry = Entry.seal("item", {"item": {"type": "x", "n": at}}, parent, f"2026-01-02T03:04:{at % 60:02}.5Z")
         above = ref_to(first + at - 1) if at else REF_ROOT
         own = ref_to(first + at)
-        digests = (bytes.fromhex(name[7:]) for name in (entry.id, entry.content_hash, "sha256:" + f"{at:064x}"))
-        rows.append(Row(*digests, above, own, REF_ROOT, ts_to_ns(entry.ts), Code.ITEM, 0, 0, 1000 + at // 3))
+        id_, content = (bytes.fromhex(name.removeprefix("sha256:")) for name in (entry.id, entry.content_hash))
+        context, ts = at.to_bytes(32, "big"), ts_to_ns(entry.ts)
+        rows.append(Row(id_, content, context, above, own, REF_ROOT, ts, Code.ITEM, 0, 0, 1000 + at // 3))
         parent = entry.id
     return rows
 

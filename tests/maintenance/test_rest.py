@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agentsession_cas import Store, entry
+from agentsession_cas.core.framing import FRAMES_OFFSET
 from agentsession_cas.core.packedrows import PIECE_ROWS
-from agentsession_cas.effects.host import Host
+from agentsession_cas.effects.host import Fs, Host
 from agentsession_cas.errors import AgentSessionError, Damaged
 from agentsession_cas.sessions import settling
-from agentsession_cas.sessions.settling import is_settled
 from agentsession_cas.testing.simfs import Sim
 
 Lines = dict[str, list[bytes]]
@@ -89,7 +89,7 @@ def test_a_settled_session_goes_on(store: Store) -> None:
             if round_:
                 session.append_batch([entry.user(f"{round_} {n}") for n in range(70)])
                 session.checkpoint()
-                assert not is_settled(store.layout.host.fs, store.layout.session_dir("long"))
+                assert sizes(store, "long")["journal"] >= FRAMES_OFFSET
             session.append(entry.user(f"{round_} behind the checkpoint"))
             lines["long"] = [each.line for each in session]
         contexts = contexts_of(store, "long")
@@ -118,7 +118,7 @@ def test_a_session_that_is_written_is_passed_over(store: Store) -> None:
     with store.open_session("long") as session:
         session.append(entry.user("now"))
         assert store.repack().settled == len(store.session_ids()) - 1
-        assert not is_settled(store.layout.host.fs, store.layout.session_dir("long"))
+        assert sizes(store, "long")["journal"] >= FRAMES_OFFSET
         session.append(entry.user("and now"))
     assert store.repack().settled == 1
 
@@ -266,13 +266,12 @@ def test_readers_see_every_entry_meanwhile() -> None:
 
 
 def test_the_explorer_sees_a_name_before_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsynced(fs: object, directory: str, generation: object, table: object) -> None:
-        file = fs.create(f"{directory}/{settling.packed_name(generation.log)}")  # type: ignore[attr-defined]
-        file.pwrite(settling.packed_rows(generation, table, None), 0)  # type: ignore[arg-type]
+    def unsynced(fs: Fs, path: str, data: bytes) -> None:
+        file = fs.create(path)
+        file.pwrite(data, 0)
         file.close()
-        fs.sync_dir(directory)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(settling, "_write_packed", unsynced)
+    monkeypatch.setattr(settling, "write_new", unsynced)
     with pytest.raises((AssertionError, AgentSessionError)):
         test_power_cut_at_every_effect()
 
