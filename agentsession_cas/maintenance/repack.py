@@ -216,24 +216,14 @@ def _all_of(
     everything: bool,
 ) -> Slices[None]:
     """Settle sessions first: what their journals hold is then merged, or archived, with all else."""
-    yield from _settle_all(layout, moves, objects, resting, report)
+    report.settled = yield from settle_all(layout, objects, resting, moves.switch)
     yield from _archive(layout, moves, objects, report) if everything else _repack(moves, objects, report)
 
 
 def settle_sessions(layout: Layout, objects: ObjectDatabase, rested_s: float, *, wait_s: float = 60.0) -> int:
     """Settle the sessions at rest and nothing else; returns how many were. Raises as :func:`repack`."""
     with repacking(layout):
-        moves = objects.consolidator(partial(layout.shared, wait_s))
-        return drain(_settle_all(layout, moves, objects, unsettled(layout, rested_s), RepackReport()))
-
-
-def _settle_all(
-    layout: Layout, moves: Consolidator, objects: ObjectDatabase, resting: Sequence[str], report: RepackReport
-) -> Slices[int]:
-    dictionary = yield from trained_everyday(moves, ())
-    report.settled, written = yield from settle_all(layout, objects, moves, resting, dictionary)
-    report.written += written
-    return report.settled
+        return drain(settle_all(layout, objects, unsettled(layout, rested_s), partial(layout.shared, wait_s)))
 
 
 def _tell_nobody(done: int, total: int) -> None:

@@ -1,34 +1,35 @@
 """Sessions at rest made small: what many of their journals hold goes into one pack, then each is settled.
 
-Owns the order over many sessions: journals are read, their objects written into one everyday pack, which is put in
-place; then each session is settled by itself, with its lock and the store lock held, and finds its objects there. A
-session that is held by a writer is passed over; so is one that does not read. May be stopped between any two steps:
-what is left over is settled the next time. Must not: wait for a session, or open one to write.
+Owns the order over many sessions: journals are read, their objects published as one pack; then each session is settled
+by itself, with its lock and the store lock held, and finds its objects there. A session that is held by a writer is
+passed over; so is one that does not read. May be stopped between any two steps: what is left over is settled the next
+time. Must not: wait for a session, or open one to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from agentsession_cas.core.framing import Record
-from agentsession_cas.core.packformat import PACKED_MAX, Grade, Space
 from agentsession_cas.core.slices import Slices
-from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
-from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import LOCK_NAME
+from agentsession_cas.sessions.records import publish_records
 from agentsession_cas.sessions.settling import SETTLED_MAX, records_at_rest, settle
 
 __all__ = ["settle_all", "unsettled"]
 
-_PACK_MAX: Final = 16 << 20
-_OBJECTS_MAX: Final = 24_000
-"""Objects of one pack: no more than a publisher remembers, so that settling need not read them again."""
+Switch = Callable[[], AbstractContextManager[None]]
+
+_TOGETHER_MAX: Final = 16 << 20
+"""Bytes of bodies that go into one pack."""
+_ENTRIES_MAX: Final = 12_000
+"""Entries of one pack: no more than a publisher remembers, so that settling need not read them again."""
 
 
 def unsettled(layout: Layout, rested_s: float) -> list[str]:
@@ -43,64 +44,28 @@ def unsettled(layout: Layout, rested_s: float) -> list[str]:
     return found
 
 
-def settle_all(
-    layout: Layout,
-    objects: ObjectDatabase,
-    moves: Consolidator,
-    directories: Sequence[str],
-    dictionary: Dictionary | None,
-) -> Slices[tuple[int, list[str]]]:
-    """Settle sessions; returns how many were, and the packs written. Yields 1 for each looked at.
+def settle_all(layout: Layout, objects: ObjectDatabase, directories: Sequence[str], switch: Switch) -> Slices[int]:
+    """Settle sessions; returns how many were. Yields 1 for each looked at. ``switch`` holds the store lock shared.
 
-    Raises StoreLocked when the store is held for longer than ``moves.switch`` waits, DiskError and its like.
+    Raises StoreLocked when it cannot be had, DiskError and its like.
     """
-    done, written = 0, []
+    done = 0
     waiting = list(reversed(directories))
     while waiting:
-        batch, stem = yield from _pack_journals(layout, objects, moves, waiting, dictionary)
-        if stem:
-            written.append(stem)
-        for directory in batch:
-            done += _settle(layout, objects, moves, directory)
-            yield 1
-    return done, written
-
-
-def _pack_journals(
-    layout: Layout, objects: ObjectDatabase, moves: Consolidator, waiting: list[str], dictionary: Dictionary | None
-) -> Slices[tuple[list[str], str]]:
-    """Take sessions off ``waiting`` and put what their journals hold into a pack, until that is large enough."""
-    writer = moves.writer(Grade.EVERYDAY, dictionary)
-    batch: list[str] = []
-    packed: set[tuple[Space, bytes]] = set()
-    try:
-        while waiting and not writer.full(_PACK_MAX) and len(packed) < _OBJECTS_MAX:
+        batch: list[str] = []
+        together: list[Record] = []
+        while waiting and sum(len(each.content) for each in together) < _TOGETHER_MAX and len(together) < _ENTRIES_MAX:
             batch.append(waiting.pop())
             if _is_free(layout, batch[-1]):
-                for space, digest, data in _objects_of(records_at_rest(layout.host.fs, batch[-1])):
-                    if (space, digest) not in packed and not objects.holds(space, digest):
-                        packed.add((space, digest))
-                        writer.add(space, digest, data)
+                together += records_at_rest(layout.host.fs, batch[-1])
             yield 0
-        if not packed:
-            return batch, ""
-        stem = yield from writer.finish()
-        with moves.switch():
-            moves.put(writer, stem)
-            objects.remember(packed)
-        return batch, stem
-    finally:
-        writer.abandon()
-
-
-def _objects_of(records: Sequence[Record]) -> list[tuple[Space, bytes, bytes]]:
-    """What a pack takes of records."""
-    found: list[tuple[Space, bytes, bytes]] = []
-    for record in records:
-        if record.envelope and len(record.content) <= PACKED_MAX:
-            found.append((Space.CONTENTS, record.row[32:64], record.content))
-            found.append((Space.ENTRIES, record.row[:32], record.envelope))
-    return found
+        if together:
+            with switch():
+                publish_records(objects, together, packed=True)
+        for directory in batch:
+            done += _settle(layout, objects, switch, directory)
+            yield 1
+    return done
 
 
 def _is_free(layout: Layout, directory: str) -> bool:
@@ -113,7 +78,7 @@ def _is_free(layout: Layout, directory: str) -> bool:
     return False
 
 
-def _settle(layout: Layout, objects: ObjectDatabase, moves: Consolidator, directory: str) -> int:
+def _settle(layout: Layout, objects: ObjectDatabase, switch: Switch, directory: str) -> int:
     """Settle one session if that can be done now; returns how many were."""
     try:
         lock = layout.host.fs.lock(f"{directory}/{LOCK_NAME}", exclusive=True, note=layout.host.process)
@@ -122,7 +87,7 @@ def _settle(layout: Layout, objects: ObjectDatabase, moves: Consolidator, direct
     if lock is None:
         return 0
     try:
-        with moves.switch():
+        with switch():
             return int(settle(layout.host, objects, directory))
     except StoreLocked:
         raise

@@ -191,10 +191,6 @@ class ObjectDatabase:
         if error is not None:
             raise error
 
-    def remember(self, objects: Iterable[tuple[Space, bytes]]) -> None:
-        """Trust objects to be durable: they were put into a pack that was read back whole and has its name."""
-        self._publisher.remember(objects)
-
     def forget(self) -> None:
         """Trust nothing seen so far to be durable, or to be there: call it when the sweep epoch has moved."""
         self._publisher.forget()

@@ -94,10 +94,6 @@ class Publisher:
             self._durable = {}
             self._made = set()
 
-    def remember(self, objects: Iterable[tuple[Space, bytes]]) -> None:
-        """Know objects to be durable: they were read back whole from a pack whose name was synced since."""
-        self._remember([_TAGS[space] + digest for space, digest in objects], set())
-
     def publish(self, objects: Sequence[tuple[Space, bytes, bytes]], loose_below: int) -> Published:
         """See ``ObjectDatabase.publish``."""
         given = {_TAGS[wanted[0]] + wanted[1]: wanted for wanted in objects}

@@ -8,20 +8,21 @@ from agentsession_cas.core.framing import Record
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import RowCode
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.objects.publish import LOOSE_BELOW
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.services import Mark
 
 __all__ = ["in_groups", "mark_of", "publish_records"]
 
 
-def publish_records(objects: ObjectDatabase, records: Iterable[Record]) -> None:
-    """Make the objects of a journal's records durable in the store."""
+def publish_records(objects: ObjectDatabase, records: Iterable[Record], *, packed: bool = False) -> None:
+    """Make the objects of a journal's records durable in the store; ``packed``: never loose, however few."""
     wanted: list[tuple[Space, bytes, bytes]] = []
     for record in records:
         if record.envelope:
             wanted.append((Space.CONTENTS, record.row[32:64], record.content))
             wanted.append((Space.ENTRIES, record.row[:32], record.envelope))
-    objects.publish(wanted)
+    objects.publish(wanted, loose_below=1 if packed else LOOSE_BELOW)
 
 
 def in_groups(records: Sequence[Record], sizes: Sequence[int]) -> list[Sequence[Record]]:
