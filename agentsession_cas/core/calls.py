@@ -191,7 +191,10 @@ class Call:
         return self.source.facts(self.last).code == Code.DISPATCH
 
     def dispatched_elsewhere(self) -> bool:
-        """Whether the session holds a dispatch of the call that is not on this path."""
+        """Whether the session holds a dispatch of the call that is not on this path.
+
+        A withdrawn one of this path is on it, and taken back here, whatever else of the session hangs from it.
+        """
         here = {*self.dispatches, *(pair.dispatch for pair in self.withdrawn)}
         return any(position not in here for position in dispatches(self.source, self.position))
 

@@ -198,6 +198,15 @@ def test_from_link_names_a_peer_link_before_it() -> None:
     assert found(tape) == [(BadFromLink, position) for position in [*wrong, off_path]]
 
 
+def test_only_an_item_has_a_from_link() -> None:
+    tape = Tape()
+    item = {"type": "message", "role": "user", "content": []}
+    tape.add("custom", {"ns": "acme", "from_link": NOWHERE})
+    tape.add("acme:item", {"item": item, "from_link": NOWHERE})
+    tape.add("queued", {"item": item, "mode": "steer", "from_link": NOWHERE})
+    assert found(tape) == []
+
+
 def test_the_order_is_that_of_the_checks() -> None:
     tape = Tape()
     call = tape.call("c1")

@@ -114,7 +114,7 @@ def test_a_rewritten_file_verifies(name: str) -> None:
     assert verify(copy)["responses"] == verify(original)["responses"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(5, 60), st.booleans())
 def test_a_legal_session_redacted_with_the_identity_is_itself(seed: int, steps: int, promised: bool) -> None:
     """Whatever a harness writes: branches, runs, calls, omits, parts, folds, links."""
