@@ -266,6 +266,17 @@ def test_a_dispatch_withdrawn_on_one_branch_is_reported_for_the_other() -> None:
     assert found(tape) == [(CallRejected, wrong)]
 
 
+def test_a_dispatch_withdrawn_on_its_branch_is_nothing_to_the_one_beside() -> None:
+    tape = with_history("reject")
+    rejected = tape.at
+    tape.dispatch(0)
+    tape.withdraw(0)
+    tape.branch(rejected)
+    tape.user()
+    assert found(tape) == []
+    assert first(tape) is None
+
+
 def test_the_reference_files_break_what_their_readme_says() -> None:
     broken = {"bad-records": [RecordMissing]}
     for name in ("basic", "branch", "fork", "compaction", "runs", "parts", "omit", "normalised", "bad-records"):
