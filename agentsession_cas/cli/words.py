@@ -178,7 +178,7 @@ def _config(seen: ConfigView) -> str:
         f"without {', '.join(removed)}" if removed else "",
         "" if seen.omit is None else _omit(seen.omit),
         ", ".join(others),
-        "" if omitted is None else "what was left out" if omitted else "nothing left out any more",
+        "" if omitted is None else "parts left out" if omitted else "no parts left out",
         f"instructions: {instructions}" if instructions else "no instructions" if instructions == "" else "",
     )
 

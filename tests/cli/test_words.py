@@ -52,8 +52,8 @@ LINES: Final = [
         "omits 1 item, 2 outputs, images",
     ),
     (entry.config(omit={}), "config", "omits nothing any more"),
-    (entry.config(instructions_omitted=[{"id": "a"}]), "config", "what was left out"),
-    (entry.config(instructions_omitted=[]), "config", "nothing left out any more"),
+    (entry.config(instructions_omitted=[{"id": "a"}]), "config", "parts left out"),
+    (entry.config(instructions_omitted=[]), "config", "no parts left out"),
     (
         entry.response(response_id="r", status="completed", usage=USAGE, latency_ms=5, attempts=2),
         "response",
