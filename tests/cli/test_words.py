@@ -82,7 +82,7 @@ LINES: Final = [
     (entry.judged_by("j", target=TARGET), "link", f"judged_by · j · on {SHORT}"),
     (entry.continued_in("s"), "link", "continued_in · s"),
     (entry.custom("ns", {}), "custom", "ns"),
-    (entry.extension("x:y", {"a": 1}), "x:y", ""),
+    (entry.extension("x:y", {"a": 1}), "x:y", '{"a":1}'),
 ]
 
 
