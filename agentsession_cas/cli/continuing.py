@@ -18,13 +18,18 @@ __all__ = ["continue_verb"]
 def continue_verb(app: App, name: str, summary: str, new_id: str) -> None:
     """Begin the successor of SESSION: its settings, the summary, its name; then retire it. Prints the new id.
 
-    A listing of current sessions shows the successor alone. A session continues once.
+    A listing of current sessions shows the successor alone. A session continues once. For ref:NAME it is the session
+    that is current for the name, and the name moves to the successor.
     """
-    from agentsession_cas.cli.resolve import resolve_session
+    from agentsession_cas.cli.resolve import REF, resolve_session
 
     item = _message(_text(summary)) if summary else None
     store = app.store(write=True)
-    with store.continue_session(resolve_session(store, name), item, id=new_id) as successor:
+    if name.startswith(REF) and not store.holds(name):
+        successor = store.continue_ref(name.removeprefix(REF), item, id=new_id)
+    else:
+        successor = store.continue_session(resolve_session(store, name), item, id=new_id)
+    with successor:
         if app.as_json:
             app.out.emit({"session": successor.id, "head": successor.leaf or None, "moved": False, "base": None})
         else:

@@ -288,6 +288,7 @@ class Names(Relatives):
             successor.close()
             if isinstance(error, RefMoved):
                 error.successor = successor.id
+                error.next_step = f"the session goes on in {successor.id}: decide where the name goes"
             raise
         return successor
 

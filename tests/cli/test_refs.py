@@ -116,11 +116,19 @@ def test_every_verb_takes_a_ref(named: Commands) -> None:
     assert len(entries(named)) == 4
     named.ok("fork", "ref:a/main", "HEAD", "--id", "fork")
     named.ok("redact", "ref:a/main", "--profile", "p@1", "--secret", "second")
-    named.ok("continue", "ref:a/main", "--id", "next")
     named.ok("ref", "copy", "--set", "ref:a/main")
     assert named.ok("ref", "copy").lines == ["one"]
     named.ok("delete", "ref:a/main")
     assert "one" not in [each["id"] for each in named.ok("list", "--json").objects]
+
+
+def test_a_name_that_is_continued_moves_along(named: Commands) -> None:
+    named.ok("ref", "main", "--set", "one")
+    named.ok("continue", "one", "--id", "next")
+    assert named.ok("ref", "main").lines == ["one"]
+    assert named.ok("continue", "ref:main", "--id", "last", "--summary", "so far").lines == ["last"]
+    assert named.ok("ref", "main").lines == ["last"]
+    assert [each["id"] for each in named.ok("list", "--current", "--parent", "next", "--json").objects] == ["last"]
 
 
 def test_a_pin_is_where_looking_begins(named: Commands) -> None:

@@ -493,6 +493,7 @@ def test_continue_ref_when_the_ref_moves_meanwhile(store: Store, monkeypatch: py
         store.continue_ref("main", id="next")
     assert caught.value.current == TWO
     assert caught.value.successor == "next"
+    assert "next" in caught.value.next_step
     store.open_session("next").close()
     assert store.read("one").superseded_by == "next"
     assert store.resolve_ref("main") == TWO
