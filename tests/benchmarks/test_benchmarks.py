@@ -75,6 +75,17 @@ def test_open(tmp_path: Path) -> None:
     assert targets(tables) == {("open: the head", "JSONL"): 0.15, ("walk: every envelope", "JSONL"): 0.15}
 
 
+def test_aio(tmp_path: Path) -> None:
+    tables = compared("aio", tmp_path, 200)
+    kinds = ("durable append", "longest block of the loop")
+    assert list(tables) == [f"{kind}, {disk}" for disk in ("a flush takes 1 ms", "this disk") for kind in kinds]
+    assert targets(tables) == {
+        ("durable append, a flush takes 1 ms", "one after another"): 0.2,
+        ("longest block of the loop, a flush takes 1 ms", "10 ms"): 1,
+        ("longest block of the loop, this disk", "10 ms"): 1,
+    }
+
+
 @pytest.mark.parametrize(("name", "entries"), [("append", 20), ("open", 60)])
 def test_a_table_for_people(name: str, entries: int, tmp_path: Path) -> None:
     printed = run(name, tmp_path, "--entries", str(entries))
