@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentsession_cas.core.tree import Session
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.exchange.files import read_file, scan_file, write_file
+    from agentsession_cas.sessions.follow_changes import Appended, Head, Reset, Snapshot
     from agentsession_cas.sessions.handle import SessionWriter
     from agentsession_cas.sessions.reffile import RefTarget
     from agentsession_cas.store import Store
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_RECORDS",
     "AgentSessionError",
+    "Appended",
     "Draft",
     "Entry",
     "Harness",
+    "Head",
     "Header",
     "RefTarget",
+    "Reset",
     "Session",
     "SessionWriter",
+    "Snapshot",
     "Store",
     "__version__",
     "entry",
@@ -43,13 +48,17 @@ __version__ = "0.1.0"
 _HOMES: Final = {
     "ALL_RECORDS": "core.header",
     "AgentSessionError": "errors",
+    "Appended": "sessions.follow_changes",
     "Draft": "core.entry",
     "Entry": "core.entry",
     "Harness": "core.header",
+    "Head": "sessions.follow_changes",
     "Header": "core.header",
     "RefTarget": "sessions.reffile",
+    "Reset": "sessions.follow_changes",
     "Session": "core.tree",
     "SessionWriter": "sessions.handle",
+    "Snapshot": "sessions.follow_changes",
     "Store": "store",
     "read_file": "exchange.files",
     "scan_file": "exchange.files",

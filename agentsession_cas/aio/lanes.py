@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.errors import Closed
@@ -102,7 +102,15 @@ class OffLoop(Generic[P, R]):
         self.__doc__ = method.__doc__
         self._method = method
 
-    def __get__(self, twin: Twin, kind: type[Twin]) -> Callable[P, Coroutine[Any, Any, R]]:
+    @overload
+    def __get__(self, twin: None, kind: type[Twin]) -> Self: ...
+
+    @overload
+    def __get__(self, twin: Twin, kind: type[Twin]) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    def __get__(self, twin: Twin | None, kind: type[Twin]) -> Self | Callable[P, Coroutine[Any, Any, R]]:
+        if twin is None:
+            return self
         method = self._method
 
         def call(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
@@ -118,8 +126,14 @@ class Asked(Generic[R]):
     def __init__(self, look: Callable[[Any], R]) -> None:
         self._look = look
 
-    def __get__(self, twin: Twin, kind: type[Twin]) -> Coroutine[Any, Any, R]:
-        return twin._ask(self._look)
+    @overload
+    def __get__(self, twin: None, kind: type[Twin]) -> Self: ...
+
+    @overload
+    def __get__(self, twin: Twin, kind: type[Twin]) -> Coroutine[Any, Any, R]: ...
+
+    def __get__(self, twin: Twin | None, kind: type[Twin]) -> Self | Coroutine[Any, Any, R]:
+        return self if twin is None else twin._ask(self._look)
 
 
 class Opening(Generic[T]):

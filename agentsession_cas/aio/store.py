@@ -11,17 +11,21 @@ from builtins import list as list_
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 from agentsession_cas.aio.follow import Follower
 from agentsession_cas.aio.lanes import Lanes, OffLoop, Opening, Twin
 from agentsession_cas.aio.session import Session, SessionWriter
+from agentsession_cas.core.header import Header
+from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import SessionLocked
 from agentsession_cas.exchange.continuation import Dispatched
 from agentsession_cas.sessions import handle
 from agentsession_cas.sessions.listing import OnDamage, Summary
 from agentsession_cas.sessions.reffile import RefUpdate
+from agentsession_cas.sessions.services import SyncPolicy
 from agentsession_cas.store import Store as Under
 
 __all__ = ["Store"]
@@ -40,7 +44,16 @@ class _Opens(Generic[P]):
         self.__doc__ = method.__doc__
         self._method = method
 
-    def __get__(self, twin: Store, kind: type[Store]) -> Callable[P, Opening[SessionWriter]]:
+    @overload
+    def __get__(self, twin: None, kind: type[Store]) -> Self: ...
+
+    @overload
+    def __get__(self, twin: Store, kind: type[Store]) -> Callable[P, Opening[SessionWriter]]: ...
+
+    def __get__(self, twin: Store | None, kind: type[Store]) -> Self | Callable[P, Opening[SessionWriter]]:
+        if twin is None:
+            return self
+
         def call(*args: P.args, **kwargs: P.kwargs) -> Opening[SessionWriter]:
             return Opening(lambda: twin._opened(lambda under: self._method(under, *args, **kwargs)))
 
@@ -57,12 +70,23 @@ class Store(Twin):
         self._lanes = lanes
 
     @classmethod
-    def open(cls, path: str | Any, **options: Any) -> Opening[Self]:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        sync: str = SyncPolicy.RECORDS,
+        host: Host | None = None,
+        background: bool = True,
+        redacted_only: bool = False,
+    ) -> Opening[Self]:
         """Open the store at ``path``, with the options of the library's ``Store.open``; raises as it does."""
-        return Opening(partial(cls._start, lambda: Under.open(path, **options)))
+        call = partial(Under.open, path, create=create, read_only=read_only, sync=sync, host=host)
+        return Opening(partial(cls._start, partial(call, background=background, redacted_only=redacted_only)))
 
     @classmethod
-    def memory(cls, *, sync: str = "records") -> Opening[Self]:
+    def memory(cls, *, sync: str = SyncPolicy.RECORDS) -> Opening[Self]:
         """The same store on a disk in memory."""
         return Opening(partial(cls._start, lambda: Under.memory(sync=sync)))
 
@@ -116,10 +140,12 @@ class Store(Twin):
         """Hold a session for writing; raises as the library's does, SessionLocked after ``timeout_s`` seconds."""
         return self._opening(lambda under, wait_s: under.open_session(session, wait_s), timeout_s)
 
-    def session_for(self, name: str, *args: Any, timeout_s: float = 0.0, **members: Any) -> Opening[SessionWriter]:
+    def session_for(
+        self, name: str, header: Header | None = None, *, timeout_s: float = 0.0, **members: Any
+    ) -> Opening[SessionWriter]:
         """The session a ref leads to, made when there is none, held for writing; raises as the library's does."""
         return self._opening(
-            lambda under, wait_s: under.session_for(name, *args, timeout_s=wait_s, **members), timeout_s
+            lambda under, wait_s: under.session_for(name, header, timeout_s=wait_s, **members), timeout_s
         )
 
     def _opening(
