@@ -197,6 +197,20 @@ def test_an_omit_that_changed_nothing_is_no_divergence() -> None:
     assert verify_response(built.source, len(built.source) - 1).verdict is Verdict.MISMATCH
 
 
+@pytest.mark.parametrize("rule", ["items", "images"])
+def test_a_hash_of_neither_request_is_no_divergence(rule: str) -> None:
+    """Something was left out, and the recorded hash is that of another request altogether."""
+    picture = {"type": "message", "role": "user", "content": [image("u")]}
+    first = Built(("item", {"item": picture}))
+    omit = {"items": [first.id(0)]} if rule == "items" else {"images": {"keep": 0, "placeholder": "-"}}
+    built = recorded("sha256:" + "0" * 64, ("item", {"item": picture}), *LOOSE, config(omit=omit))
+    found = verify_response(built.source, len(built.source) - 1)
+    assert (found.verdict, found.form) == (Verdict.MISMATCH, None)
+    with pytest.raises(HashMismatch) as caught:
+        found.require()
+    assert not isinstance(caught.value, OmitDivergence)
+
+
 def test_a_recorded_response_verifies() -> None:
     built = Built()
     request = {

@@ -198,6 +198,30 @@ def test_from_link_names_a_peer_link_before_it() -> None:
     assert found(tape) == [(BadFromLink, position) for position in [*wrong, off_path]]
 
 
+def test_a_link_of_another_branch_is_none_before_the_item_or_the_notice() -> None:
+    tape = Tape()
+    root = tape.call()
+    item = tape.add("item", {"item": {"type": "message", "role": "user", "content": []}, "from_link": NOWHERE})
+    notice = tape.link("peer", "", call_id="c1", cancel="sent", target=NOWHERE)
+    tape.branch(root)
+    tape.link("peer", "s", call_id="c1")
+    assert found(tape) == [(CalleeLink, notice), (BadFromLink, item)]
+
+
+def test_an_empty_from_link_names_nothing() -> None:
+    tape = Tape()
+    item = {"type": "message", "role": "user", "content": []}
+    for odd in ("", None, 7, [], {}):
+        tape.add("item", {"item": item, "from_link": odd})
+    assert found(tape) == []
+
+
+def test_calls_without_a_call_id_repeat_none() -> None:
+    tape = Tape()
+    calls = [tape.call(""), tape.call("")]
+    assert found(tape) == [(CallIDEmpty, position) for position in calls]
+
+
 def test_only_an_item_has_a_from_link() -> None:
     tape = Tape()
     item = {"type": "message", "role": "user", "content": []}
