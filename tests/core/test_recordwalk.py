@@ -211,8 +211,9 @@ def test_a_link_of_another_branch_is_none_before_the_item_or_the_notice() -> Non
 def test_an_empty_from_link_names_nothing() -> None:
     tape = Tape()
     item = {"type": "message", "role": "user", "content": []}
-    for odd in ("", None, 7, [], {}):
-        tape.add("item", {"item": item, "from_link": odd})
+    odd: list[object] = ["", None, 7, [], {}]
+    for each in odd:
+        tape.add("item", {"item": item, "from_link": each})
     assert found(tape) == []
 
 
