@@ -751,7 +751,7 @@ class Damaged(Corrupt):
     """A session whose files are damaged, not merely cut short: ``where`` names session, file and offset (A5)."""
 
     code = "damaged"
-    advice = "run fsck to see what is damaged; no other session is affected"
+    advice = "run repair, with --dry-run to see what it would keep; no other session is affected"
 
 
 # --- conversations (history.md) --------------------------------------------------------------------------------------

@@ -35,9 +35,11 @@ from agentsession_cas.errors import (
     UnsupportedFormat,
 )
 
-__all__ = ["LAYOUT_VERSION", "Layout", "directory_name", "root_of", "session_id_of"]
+__all__ = ["DAMAGED", "LAYOUT_VERSION", "Layout", "directory_name", "root_of", "session_id_of"]
 
 LAYOUT_VERSION: Final = 1
+DAMAGED: Final = "damaged"
+"""The directory, of the store and of a session, that keeps what a repair replaced."""
 STORE_FILE: Final = "store.json"
 _DIRECTORIES: Final = ("objects", "objects/pack", "sessions", "locks", "refs", "logs", "trash", "tmp")
 _KEPT: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -145,7 +147,7 @@ class Layout:
             names = set(fs.listdir(root)) if found.is_dir else {root}
             if STORE_FILE in names:
                 raise StoreExists("a store is there already", where=root, next_step="open it")
-            strange = names - {top.split("/")[0] for top in _DIRECTORIES}
+            strange = names - {DAMAGED, *(top.split("/")[0] for top in _DIRECTORIES)}
             if strange:
                 what = f"{root}/{min(strange)}" if found.is_dir else root
                 raise StoreExists(

@@ -56,6 +56,7 @@ _VERBS: Final = {
     "verify": ("check", "Check sessions or files: ids, requests, records."),
     "fsck": ("check", "Check everything the store holds."),
     "stats": ("check", "Count what the store holds, and its bytes."),
+    "repair": ("repair", "Make damaged sessions open and read again."),
     "repack": ("keep", "Keep packs few, or make the store small."),
     "sweep": ("keep", "Give back the space of what nobody needs."),
     "gc": ("keep", "Pack, sweep and repack: all that keeps a store small."),

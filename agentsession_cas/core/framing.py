@@ -41,7 +41,9 @@ __all__ = [
     "encode_generation",
     "encode_head",
     "encode_settled",
+    "frame_at",
     "frames_behind",
+    "peek_generation",
     "record_packer",
     "salt_of",
     "scan_journal",
@@ -200,13 +202,13 @@ def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int, begin: i
     ``data`` is the file from offset ``begin`` on.
     """
     for offset in (end, align(end)):
-        found = _frame_at(data, offset, salt, begin)
+        found = frame_at(data, offset, salt, begin)
         if found is not None and found[0].sequence == sequence:
             return found[0]
     return None
 
 
-def _frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tuple[Frame, int] | None:
+def frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tuple[Frame, int] | None:
     """The whole frame at ``offset`` and the committed count it names, or None; ``data`` is what lies from ``begin``."""
     start = offset - begin
     body = start + _FRAME_HEAD
@@ -221,15 +223,23 @@ def _frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tup
     return Frame(offset, sequence, count, begin + body, size), committed
 
 
+def peek_generation(data: bytes | memoryview) -> Generation:
+    """What a journal's first bytes say of its generation, whatever their checksum; raises Corrupt for too few."""
+    if len(data) < _GENERATION.size:
+        raise Corrupt("the journal is shorter than its two first blocks")
+    _, salt, birth, log, base, special, named, continued, flags, context, packed = _GENERATION.unpack_from(data, 0)
+    return Generation(salt, birth, log, base, Newest(special, named, continued, flags), context, packed)
+
+
 def _generation_of(data: memoryview) -> tuple[Generation, bytes]:
     settled = bytes(data[: len(_SETTLED)]) == _SETTLED
     if len(data) < (_GENERATION.size + _CRC.size if settled else FRAMES_OFFSET):
         raise Corrupt("the journal is shorter than its two first blocks")
-    magic, salt, birth, log, base, special, named, continued, flags, context, packed = _GENERATION.unpack_from(data, 0)
-    generation = Generation(salt, birth, log, base, Newest(special, named, continued, flags), context, packed)
-    if magic not in (_MAGIC, _SETTLED):
+    generation = peek_generation(data)
+    base, packed = generation.base, generation.packed
+    if bytes(data[: len(_MAGIC)]) not in (_MAGIC, _SETTLED):
         raise Corrupt("the journal does not begin as one")
-    tail = b"" if settled else bytes(data[BLOCK_SIZE : BLOCK_SIZE + _tail_size(generation.base)])
+    tail = b"" if settled else bytes(data[BLOCK_SIZE : BLOCK_SIZE + _tail_size(base)])
     crc = zlib.crc32(tail, zlib.crc32(data[: _GENERATION.size]))
     if crc != int.from_bytes(data[_GENERATION.size : _GENERATION.size + 4], "little"):
         raise Corrupt("the journal's first blocks fail their checksum")
@@ -243,7 +253,7 @@ def _attested_behind(data: bytes, view: memoryview, end: int, salt: bytes, seque
     attested = 0
     at = data.find(salt, end)
     while at >= 0:
-        found = _frame_at(view, at, salt)
+        found = frame_at(view, at, salt)
         if found is not None and found[0].sequence >= sequence:
             attested = max(attested, found[1])
         at = data.find(salt, at + 1)

@@ -22,8 +22,9 @@ class Meaning(NamedTuple):
     todo: str
 
 
-_RESTORE: Final = "restore the object from a copy of the store, or import a file of a session that holds it"
-_REPAIR: Final = "keep its files as they are: nothing repairs a session yet; no other session is affected"
+_RESTORE: Final = "repair, which finds any other copy; else import a file of a session that holds it"
+_REPAIR: Final = "repair the session; no other session is affected"
+_MEND: Final = "repair"
 _NONE: Final = "nothing"
 _SWEEP: Final = "nothing; a sweep takes it away"
 _REWRITTEN: Final = "nothing; the next open to write replaces it"
@@ -39,25 +40,26 @@ CODES: Final[dict[str, Meaning]] = {
     # objects
     "corrupt_object": Meaning("error", "a loose object that cannot be read", _RESTORE),
     "misnamed_object": Meaning("error", "a loose object whose bytes hash to another name", _RESTORE),
-    "corrupt_pack": Meaning("error", "a pack that does not hash to its name, or cannot be listed", "repack what reads"),
+    "corrupt_pack": Meaning("error", "a pack that does not hash to its name, or cannot be listed", _MEND),
     "corrupt_block": Meaning("error", "objects of a pack that cannot be read", _RESTORE),
     "missing_piece": Meaning("error", "no good copy of a large string that a body needs", _RESTORE),
     "broken_body": Meaning("error", "a body that does not hash to its name when it is put together", _RESTORE),
     "corrupt_dictionary": Meaning("error", "a dictionary without a whole copy: its blocks cannot be read", _RESTORE),
     "dictionary_copy": Meaning("warning", "one of a dictionary's two copies is gone or not whole", "repack"),
-    "corrupt_idx": Meaning("warning", "a damaged idx; reads rebuild it", "delete the idx"),
-    "idx_mismatch": Meaning("warning", "an idx that hides objects of its pack", "delete the idx"),
+    "corrupt_idx": Meaning("warning", "a damaged idx; reads rebuild it", _MEND),
+    "idx_mismatch": Meaning("warning", "an idx that hides objects of its pack", _MEND),
     "missing_idx": Meaning("note", "a pack without idx; reads rebuild it", _NONE),
     "bare_idx": Meaning("note", "an idx without its pack", "delete the idx"),
     "dangling_object": Meaning("note", "an object that no session needs", _SWEEP),
     "dangling_unknown": Meaning("note", "a session, ref or body does not read: what dangles cannot be told", _REPAIR),
     # a session's files
     "bad_header": Meaning("error", "the header is absent or damaged", _REPAIR),
-    "misnamed_session": Meaning("error", "a directory by another name than its session's", "rename the directory"),
+    "misnamed_session": Meaning("error", "a directory by another name than its session's", _MEND),
     "journal_missing": Meaning("error", "there is no journal", _REPAIR),
     "journal_damaged": Meaning("error", "the journal's first blocks, or a frame's records, cannot be read", _REPAIR),
     "journal_cut": Meaning("error", "rows that were committed are not whole in the journal", _REPAIR),
     "lost_tail": Meaning("note", "an uncommitted tail was lost", _NONE),
+    "lost_rows": Meaning("warning", "rows were lost for good, as a repair said", "see damaged/ beside the journal"),
     "log_missing": Meaning("error", "there is no log", _REPAIR),
     "log_short": Meaning("error", "the log is cut short", _REPAIR),
     "log_row": Meaning("error", "rows of the log fail their checksum", _REPAIR),

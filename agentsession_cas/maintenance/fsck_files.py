@@ -16,6 +16,7 @@ from agentsession_cas.core.framing import Generation, HeadHint, Record, Scan, de
 from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Row, decode_row, log_seed, sealed_ok, whole_rows
 from agentsession_cas.effects.host import Fs, Host, OpenFile
 from agentsession_cas.errors import Corrupt, Damaged, DiskError, NoFile
+from agentsession_cas.layout import DAMAGED
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.sessions.headerfile import HEADER_NAME
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
@@ -229,7 +230,7 @@ def is_stale(host: Host, path: str) -> bool:
 
 def check_names(host: Host, files: SessionFiles | None, directory: str, found: Findings) -> None:
     """Note every name in a session's directory that is none of its files; a writer may be at work on the next one."""
-    own = {HEADER_NAME, JOURNAL_NAME, HEAD_NAME, LOCK_NAME}
+    own = {HEADER_NAME, JOURNAL_NAME, HEAD_NAME, LOCK_NAME, DAMAGED}
     if files is not None:
         generation = files.scan.generation
         own.add(log_name(generation.log))

@@ -22,6 +22,7 @@ from agentsession_cas.core.rows import (
 )
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.maintenance.fsck_files import SessionFiles, report_bad_rows
+from agentsession_cas.maintenance.repair_rows import LOST_ROWS
 from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.sessions.journal import HEAD_NAME
 from agentsession_cas.sessions.services import Mark
@@ -128,14 +129,21 @@ class _RowCheck:
         if row.code == RowCode.MARK and row.kind not in _MARKS:
             self.report("bad_mark", number, f"the mark {row.kind} is none")
         if row.code == RowCode.LOSS:
-            path, offset = self._files.place(number)
-            self._found.add("lost_tail", f"offset {offset}: row {number} says so", path=path)
+            self._read_loss(number, row)
         if row.code == RowCode.HEAD:
             if not self._may_rest(number, row.head):
                 self.report("bad_head", number, "the head is moved to where none may rest")
         elif self._head is not None and row.head != self._head:
             self.report("bad_head", number, "a row that moves nothing has another head")
         self._kinds.append(_SPECIAL)
+
+    def _read_loss(self, number: int, row: Row) -> None:
+        path, offset = self._files.place(number)
+        if row.kind == LOST_ROWS:
+            detail = f"offset {offset}: row {number}: a repair found {row.target} rows lost"
+            self._found.add("lost_rows", detail, path=path)
+        else:
+            self._found.add("lost_tail", f"offset {offset}: row {number} says so", path=path)
 
     def _read_entry(self, number: int, row: Row) -> None:
         leaf = row.code == Code.LABEL and row.kind == Kind.LEAF

@@ -1,4 +1,4 @@
-"""What a store offers to those who keep it in shape: looking it over, packing it, saying what it weighs.
+"""What a store offers to those who keep it in shape: looking it over, repairing and packing it, saying what it weighs.
 
 Owns the door to each part of ``maintenance``, and that nothing is done through a store that was closed, nor written
 through one that was opened read-only. What each of them does is said and done in its own module.
@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from agentsession_cas.core.given import as_callback, as_seconds
+from agentsession_cas.core.given import as_callback, as_seconds, require_text
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.fsck import Progress, fsck
 from agentsession_cas.maintenance.gc import GcReport, collect
 from agentsession_cas.maintenance.repack import Progress as RepackProgress
 from agentsession_cas.maintenance.repack import RepackReport, repack
+from agentsession_cas.maintenance.repair import Progress as RepairProgress
+from agentsession_cas.maintenance.repair import repair
+from agentsession_cas.maintenance.repair_report import RepairReport
 from agentsession_cas.maintenance.stats import stats
 from agentsession_cas.maintenance.sweep import GRACE_S, SweepReport, sweep
 from agentsession_cas.objects.database import ObjectDatabase
@@ -51,6 +54,25 @@ class Upkeep(ABC):
         """
         self._require_open()
         return fsck(self._layout, self._objects, fast=fast, progress=as_callback(progress, "progress"))
+
+    def repair(
+        self, session: str | None = None, *, dry_run: bool = False, progress: RepairProgress | None = None
+    ) -> RepairReport:
+        """Make a damaged session, or (None) the whole store, open and read again (store.md A12).
+
+        What it replaces is kept in a directory ``damaged``. ``dry_run`` says what would be kept and what is lost, and
+        writes nothing. ``progress`` is called with the steps done and how many there are. Raises NoSession,
+        SessionLocked, Damaged for a session whose id is lost, StoreLocked when a repack runs.
+        """
+        if dry_run:
+            self._require_open()
+        else:
+            self._require_writable()
+        if session is not None:
+            require_text(session, "a session id")
+        return repair(
+            self._layout, self._objects, session, dry_run=dry_run, progress=as_callback(progress, "progress")
+        )
 
     def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
         """Make sessions that no writer holds small, merge packs until they are few, and pack loose objects.

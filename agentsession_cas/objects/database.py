@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.pieces import Named, Skeleton, join, names_in
+from agentsession_cas.core.pieces import Named, Skeleton, Stored, join, names_in
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
@@ -27,6 +27,7 @@ from agentsession_cas.objects.loose import Copy, Loose
 from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache
 from agentsession_cas.objects.packs import Pack, Packs
 from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
+from agentsession_cas.objects.salvage import salvage
 
 __all__ = ["Location", "ObjectDatabase", "ObjectStats"]
 
@@ -266,6 +267,20 @@ class ObjectDatabase:
         self._use()
         piece = partial(self.get, Space.PIECES)
         return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece)
+
+    def salvage(self) -> Iterator[tuple[Space, bytes]]:
+        """What lies where it cannot be served: the bytes of misnamed files and of blocks that fail their checksum.
+
+        Nothing vouches for them but their own hashes. Everything is read.
+        """
+        self._use()
+        for space, stored in salvage(self._fs, self._loose, self._every_pack()):
+            with suppress(Corrupt, DiskError):
+                yield space, self.joined(stored)
+
+    def joined(self, stored: Stored) -> bytes:
+        """The bytes of an object as it is stored; a body is put together and tested. Raises Corrupt, DiskError."""
+        return self._whole(stored) if isinstance(stored, Skeleton) else stored
 
     def stats(self) -> ObjectStats:
         """Counts and bytes. Lists every loose object and opens each; a pack that cannot be read counts as a file."""

@@ -236,6 +236,11 @@ class Pack:
         data, self.gap = self.make_idx()
         return Index(data)
 
+    def reindex(self) -> None:
+        """Know the pack by itself from now on, whatever its idx says. Raises Corrupt, NoFile, DiskError."""
+        with self._guard:
+            self._index = self._rebuild()
+
     def make_idx(self) -> tuple[bytes, str]:
         """The bytes of an idx made out of the pack alone, and why it lacks objects, "" when it lacks none.
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from agentsession_cas.core.contexthash import next_context_hash
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
-from agentsession_cas.core.source import EntrySource
 
-__all__ = ["digest_of", "make_row"]
+__all__ = ["RowTree", "digest_of", "make_row"]
 
 _INT64: Final = 1 << 63
+
+
+class RowTree(Protocol):
+    """What a row is made against: the entries before it, by position."""
+
+    def find(self, entry_id: str) -> int:
+        """The position of an entry id, or -1."""
+
+    def entry(self, position: int) -> Entry:
+        """The entry at a position; its type alone is asked for."""
+
+    def is_above(self, position: int, leaf: int) -> bool:
+        """Whether ``position`` is on the path to ``leaf``."""
 
 
 def digest_of(text: str) -> bytes:
@@ -21,7 +33,7 @@ def digest_of(text: str) -> bytes:
 
 
 def make_row(
-    source: EntrySource,
+    source: RowTree,
     entry: Entry,
     body: Mapping[str, Any],
     parent: int,

@@ -237,6 +237,14 @@ def lost_tail(bench: Bench) -> Told:
     return Told("alpha", "alpha/journal", "offset")
 
 
+@damage("lost_rows")
+def lost_rows(bench: Bench) -> Told:
+    (bench.session("beta") / "journal").unlink()
+    with bench.store() as store:
+        store.repair("beta")
+    return Told("beta", "beta/journal", "a repair found 10 rows lost")
+
+
 @damage("log_missing")
 def log_missing(bench: Bench) -> Told:
     (bench.session("beta") / "log-0").unlink()
