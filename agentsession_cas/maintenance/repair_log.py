@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -77,6 +78,7 @@ class LogRemains:
 
     def _unpack(self, data: bytes) -> None:
         """Rows of pieces whose sum holds are believed, of others that decode all the same doubted."""
+        places: Sequence[tuple[int, int, int | None]]
         try:
             places = decode_front(data[: front_size(self.packed)], self.packed, self.seed).frames
         except Corrupt:

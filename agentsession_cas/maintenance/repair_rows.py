@@ -206,7 +206,8 @@ class NewRows:
         code, content_digest = int(code_of(said.type)), digest_of(said.content)
         if found.doubt is not None:
             target = REF_ELSEWHERE if found.doubt.target else REF_ROOT
-            return found.doubt._replace(entry=found.digest, parent=parent, head=0, target=target)
+            row = found.doubt._replace(entry=found.digest, parent=parent, head=0, target=target)
+            return row if row.context != NO_DIGEST else row._replace(context=self._context_below(row))
         context = digest_of(next_context_hash(self._context_of_ref(parent), said.type, {}, said.content, _nowhere))
         return Row(found.digest, content_digest, context, parent, 0, 0, ts, code, 0, flags, 0)
 
