@@ -22,10 +22,10 @@ def test_a_next_step_that_nobody_named_is_the_classes_own() -> None:
 
 
 def test_damage_sends_to_what_there_is() -> None:
-    """There is a check of everything, and no repair."""
+    """A repair, which says first what it would do."""
     told = str(Damaged("the journal is absent", where="sessions/s/journal"))
-    assert "run fsck" in told
-    assert "repair" not in told
+    assert "run repair" in told
+    assert "--dry-run" in told
 
 
 @pytest.mark.parametrize("name", ["BadJSON", "BadEntry", "BadID", "NoEntry", "LimitExceeded", "Corrupt", "BadFile"])
