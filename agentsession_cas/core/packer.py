@@ -24,7 +24,6 @@ from typing import Final, NamedTuple
 from agentsession_cas.core.envelopes import encode_envelopes
 from agentsession_cas.core.packformat import (
     HEADER_SIZE,
-    SPLIT_BIT,
     BlockRef,
     Codec,
     Grade,
@@ -34,7 +33,7 @@ from agentsession_cas.core.packformat import (
     encode_trailer,
 )
 from agentsession_cas.core.packindex import keys_of
-from agentsession_cas.core.pieces import Skeleton, Stored, encode_stored, encoded_size, stored_size
+from agentsession_cas.core.pieces import Skeleton, Stored, encode_stored, encoded_size
 from agentsession_cas.core.zframes import FAST, SMALL, STEADY, Dictionary, compress
 
 __all__ = ["Packed", "Packer", "check_of"]
@@ -171,15 +170,16 @@ class Packer:
 
     def _block(self, space: Space, digests: list[bytes], objects: list[Stored]) -> bytes:
         encoded = [encode_stored(stored) for stored in objects]
-        marks = [SPLIT_BIT if isinstance(stored, Skeleton) else 0 for stored in objects]
-        lengths = [mark | len(data) for mark, data in zip(marks, encoded, strict=True)]
+        split = [at for at, stored in enumerate(objects) if isinstance(stored, Skeleton)]
+        front = [len(split), *split] if split else []
+        lengths = [*front, *map(len, encoded)]
         raw = b"".join([struct.pack(f"<{len(lengths)}I", *lengths), *encoded])
-        return self._write(space, Codec.SPLIT if any(marks) else Codec.PLAIN, digests, objects, raw)
+        return self._write(space, Codec.SPLIT if split else Codec.PLAIN, digests, objects, raw)
 
     def _write(self, space: Space, codec: Codec, digests: list[bytes], objects: list[Stored], raw: bytes) -> bytes:
         frame = compress(raw, _LEVELS[self._grade], self._dictionary)
         made_with = self._dictionary.id if self._dictionary is not None else 0
-        served = sum(map(stored_size, objects))
+        served = sum(map(encoded_size, objects))
         ref = BlockRef(0, len(frame), len(raw), served, zlib.crc32(frame), made_with, 0, len(digests), space, codec)
         checks = b"".join(map(check_of, digests, objects))
         return self._place(frame, ref, keys_of(digests), hashlib.sha256(checks).digest())

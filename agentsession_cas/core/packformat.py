@@ -5,7 +5,7 @@ A pack is a header, blocks, a table of the blocks and a trailer, all integers li
     header    magic, version, grade, 4 zero bytes                                      16 bytes
     block     one zstd frame of objects                                                any number
     table     columns: block offsets (u64), first object numbers (u32), each with one more for the end;
-              sizes of what the frames hold (u32), of their objects without their pieces (u32), CRC-32 of the frames
+              sizes of what the frames hold (u32), of their objects as they are stored (u32), CRC-32 of the frames
               (u32), ids of the dictionaries they were made with (u32, 0 for none), spaces (u8), codecs (u8)
     trailer   magic, number of blocks, CRC-32 of the table, SHA-256 of all before it   48 bytes
 
@@ -17,9 +17,10 @@ its codec says:
     PLAIN       the lengths of the objects (u32 each), then their bytes
     ENVELOPES   envelopes in binary (``envelopes``), which may name bodies of the block before, which is none of
                 envelopes: blocks that lay side by side stay so
-    SPLIT       as PLAIN, but objects whose length has its highest bit set are skeletons (``pieces``): bodies without
-                their large strings, which are objects of a space of their own, wherever they lie. A skeleton notes its
-                body's name, which is believed where it lies and tested when the body is put together
+    SPLIT       how many of the objects are skeletons (u32) and which (their places, u32 each), then as PLAIN. A
+                skeleton (``pieces``) is a body without its large strings, which are objects of a space of their own,
+                wherever they lie. It notes its body's name, which is believed here and tested when the body is put
+                together
 
 Pure: bytes in, values out. Bytes that are no pack raise Corrupt and nothing else, and allocate no more than
 ``RAW_MAX`` bytes for a block. Must not know where packs lie or how they are found.
@@ -38,7 +39,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.envelopes import decode_envelopes
-from agentsession_cas.core.pieces import Skeleton, Stored, decode_skeleton, digest_of_stored, skeleton_rest_size
+from agentsession_cas.core.pieces import Skeleton, Stored, decode_skeleton, digest_of_stored
 from agentsession_cas.core.zframes import Dictionary, expand_sized
 from agentsession_cas.errors import Corrupt
 
@@ -47,7 +48,6 @@ __all__ = [
     "OBJECTS_MAX",
     "PACKED_MAX",
     "RAW_MAX",
-    "SPLIT_BIT",
     "TRAILER_SIZE",
     "Block",
     "BlockRef",
@@ -79,9 +79,6 @@ PACKED_MAX: Final = 64 << 20
 """The longest object a pack takes, in bytes: it bounds what reading a block allocates. Longer ones lie loose."""
 
 RAW_MAX: Final = PACKED_MAX + 4
-
-SPLIT_BIT: Final = 1 << 31
-"""Of an object's length in a block: it is a skeleton."""
 
 OBJECTS_MAX: Final = 1 << 24
 """Objects of one pack, at most: an idx has three bytes for the number of each."""
@@ -120,7 +117,7 @@ _GRADES: Final = frozenset(Grade)
 class BlockRef(NamedTuple):
     """Where a block lies: offset and size of its frame, and what must be in it, its objects numbered from ``first`` on.
 
-    ``raw`` bytes are in the frame, ``served`` are those of the objects themselves, without their pieces.
+    ``raw`` bytes are in the frame, ``served`` are those of the objects themselves, bodies without their pieces.
     """
 
     offset: int
@@ -299,7 +296,7 @@ class Table:
         return set(self._dictionaries) - {0}
 
     def served_size(self) -> int:
-        """Bytes of all objects, without their pieces."""
+        """Bytes of all objects, bodies without their pieces."""
         return sum(self._served)
 
 
@@ -309,25 +306,23 @@ class Table:
 class Block:
     """A block's objects in memory. ``size`` is what it weighs in a cache, in bytes."""
 
-    __slots__ = ("_data", "_ends", "_split", "first", "served", "size")
+    __slots__ = ("_data", "_ends", "_split", "first", "size")
 
     def __init__(self, data: bytes, ends: Sequence[int], first: int, split: frozenset[int] = frozenset()) -> None:
-        """``split`` are the places of skeletons, each of which must be long enough for its cuts."""
+        """``split`` are the places of skeletons."""
         self._data = data
         self._ends = ends
         self._split = split
         self.first = first
-        self.served = ends[-1] - ends[0]
-        """Bytes of all its objects, without their pieces."""
         self.size = len(data) + 40 * len(ends) + 200
-        for at in split:
-            size = skeleton_rest_size(data, ends[at], ends[at + 1])
-            if size < 0:
-                raise Corrupt("a skeleton too short for its cuts")
-            self.served += size - (ends[at + 1] - ends[at])
 
     def __len__(self) -> int:
         return len(self._ends) - 1
+
+    @property
+    def served(self) -> int:
+        """Bytes of all its objects, bodies without their pieces."""
+        return self._ends[-1] - self._ends[0]
 
     def stored(self, number: int) -> Stored:
         """The object of that number in the pack, as it is stored, unverified. Raises Corrupt."""
@@ -337,7 +332,8 @@ class Block:
 
     def skeletons(self) -> list[Skeleton]:
         """The objects of the block that are skeletons. Raises Corrupt."""
-        return [decode_skeleton(self._data[self._ends[at] : self._ends[at + 1]]) for at in sorted(self._split)]
+        places = sorted(at for at in self._split if at < len(self))
+        return [decode_skeleton(self._data[self._ends[at] : self._ends[at + 1]]) for at in places]
 
     def digest(self, number: int) -> bytes:
         """The raw digest of the object of that number: that of its bytes, or what its skeleton notes."""
@@ -367,17 +363,21 @@ def decode_block(
 
 
 def _plain(data: bytes, ref: BlockRef) -> Block:
-    if 4 * ref.objects > len(data):
+    split = _skeleton_places(data, ref.objects) if ref.codec is Codec.SPLIT else ()
+    start = 4 * (1 + len(split)) if ref.codec is Codec.SPLIT else 0
+    if start + 4 * ref.objects > len(data):
         raise Corrupt("a block too short for its objects")
-    lengths = struct.unpack_from(f"<{ref.objects}I", data)
-    split: list[int] = []
-    if ref.codec is Codec.SPLIT:
-        split = [at for at, length in enumerate(lengths) if length & SPLIT_BIT]
-        lengths = tuple(length & ~SPLIT_BIT for length in lengths)
-    ends = list(accumulate(lengths, initial=4 * ref.objects))
+    ends = list(accumulate(struct.unpack_from(f"<{ref.objects}I", data, start), initial=start + 4 * ref.objects))
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
     return Block(data, ends, ref.first, frozenset(split))
+
+
+def _skeleton_places(data: bytes, objects: int) -> tuple[int, ...]:
+    count = int.from_bytes(data[:4], "little")
+    if count > objects or 4 * (1 + count) > len(data):
+        raise Corrupt("a block of more skeletons than objects")
+    return struct.unpack_from(f"<{count}I", data, 4)
 
 
 class _Bodies:

@@ -41,9 +41,7 @@ __all__ = [
     "join",
     "names_in",
     "pieces_in",
-    "skeleton_rest_size",
     "split",
-    "stored_size",
 ]
 
 PIECE_MIN: Final = 4096
@@ -173,13 +171,8 @@ def digest_of_stored(stored: Stored) -> bytes:
     return stored.digest if isinstance(stored, Skeleton) else hashlib.sha256(stored).digest()
 
 
-def stored_size(stored: Stored) -> int:
-    """Bytes of an object that are its own: its pieces are left out."""
-    return len(stored.rest) if isinstance(stored, Skeleton) else len(stored)
-
-
 def encoded_size(stored: Stored) -> int:
-    """Bytes of what ``encode_stored`` makes of it."""
+    """Bytes an object has as it is stored: what ``encode_stored`` makes of it."""
     return _HEAD.size + _CUT * len(stored.cuts) + len(stored.rest) if isinstance(stored, Skeleton) else len(stored)
 
 
@@ -207,20 +200,14 @@ def encode_stored(stored: Stored) -> bytes:
     return b"".join([head, *(cut.digest for cut in stored.cuts), stored.rest])
 
 
-def skeleton_rest_size(data: bytes, start: int, end: int) -> int:
-    """Bytes of the rest of the skeleton that lies in ``data`` there, below zero for what cannot be one."""
-    if end - start < _HEAD.size:
-        return -1
-    _, count = _HEAD.unpack_from(data, start)
-    return end - start - _HEAD.size - _CUT * int(count)
-
-
 def decode_skeleton(data: bytes) -> Skeleton:
     """The skeleton encoded in ``data``; raises Corrupt."""
-    size = skeleton_rest_size(data, 0, len(data))
+    if len(data) < _HEAD.size:
+        raise Corrupt("a skeleton too short for its head")
+    digest, count = _HEAD.unpack_from(data)
+    size = len(data) - _HEAD.size - _CUT * count
     if size < 0:
         raise Corrupt("a skeleton too short for its cuts")
-    digest, count = _HEAD.unpack_from(data)
     places = struct.unpack_from(f"<{2 * count}I", data, _HEAD.size)
     names = _HEAD.size + 8 * count
     rest = data[len(data) - size :]
@@ -244,12 +231,12 @@ def encode_loose(stored: Stored) -> bytes:
     return _LOOSE_MARK + frame if isinstance(stored, Skeleton) else frame
 
 
-def claimed_loose(head: bytes) -> int | None:
-    """The size that a whole object claims in the first ``LOOSE_HEAD_MAX`` bytes of its file, None of a skeleton.
+def claimed_loose(head: bytes) -> int:
+    """The size that an object claims, as it is stored, in the first ``LOOSE_HEAD_MAX`` bytes of its file.
 
     Raises Corrupt when it claims none.
     """
-    return None if head.startswith(_LOOSE_MARK) else claimed_size(head)
+    return claimed_size(head.removeprefix(_LOOSE_MARK))
 
 
 def decode_loose(data: bytes) -> Stored:

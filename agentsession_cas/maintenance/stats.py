@@ -44,9 +44,9 @@ def stats(layout: Layout, objects: ObjectDatabase, on_damage: OnDamage | None = 
       parts of it; headers, HEADs, settings, locks, ``tmp`` and ``trash`` are the rest.
     - ``saved.dedup``: ``logical`` less the headers, less the bytes of the distinct envelopes, bodies and blobs named,
       large strings of bodies counted once for all of them.
-    - ``saved.compression``: the canonical bytes of all copies in ``objects/``, what no session needs included and a
-      body's large strings left out where they lie by themselves, less the bytes of the files they lie in; below zero
-      in a store so small that idx files outweigh what is saved.
+    - ``saved.compression``: the bytes of all copies in ``objects/``, what no session needs included, in a body's place
+      its skeleton where its large strings lie by themselves, less the bytes of the files they lie in; below zero in a
+      store so small that idx files outweigh what is saved.
     """
     tally = _Tally(layout, objects, on_damage)
     tally.measure_objects()

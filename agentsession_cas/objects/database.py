@@ -350,7 +350,7 @@ class ObjectDatabase:
         return data
 
     def _glimpse(self, digest: bytes) -> bytes:
-        stored = self._packs.glimpse(Space.PIECES, digest)
+        stored = self._packs.glimpse(Space.PIECES, digest) or self._loose.glimpse(Space.PIECES, digest)
         return stored if isinstance(stored, bytes) else self._piece(digest)
 
     def _piece(self, digest: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import Space
@@ -19,10 +20,9 @@ from agentsession_cas.core.pieces import (
     claimed_loose,
     decode_loose,
     digest_of_stored,
-    stored_size,
 )
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import Corrupt, NoFile
+from agentsession_cas.errors import Corrupt, DiskError, NoFile
 
 __all__ = ["Copy", "Loose", "Whole", "copy_of"]
 
@@ -62,6 +62,13 @@ class Loose:
         """The file the object belongs in."""
         return f"{self.directory(space, digest)}/{digest[1:].hex()}"
 
+    def glimpse(self, space: Space, digest: bytes) -> Stored | None:
+        """What is probably the object, its hash untested; None when there is none that reads."""
+        with suppress(Corrupt, DiskError):
+            data = self._fs.read(self.path(space, digest))
+            return None if data is None else decode_loose(data)
+        return None
+
     def get(self, space: Space, digest: bytes) -> Copy | None:
         """The object, None when no file is there. Raises Corrupt when its bytes do not hash to its name, DiskError."""
         stored = self.stored(space, digest)
@@ -92,9 +99,7 @@ class Loose:
         except NoFile:
             return 0, 0
         try:
-            size = file.size()
-            claim = claimed_loose(file.pread(LOOSE_HEAD_MAX, 0))
-            return size, claim if claim is not None else stored_size(decode_loose(file.pread(size, 0)))
+            return file.size(), claimed_loose(file.pread(LOOSE_HEAD_MAX, 0))
         except Corrupt:
             return file.size(), 0
         finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import struct
+import zlib
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from agentsession_cas.core.packformat import (
     HEADER_SIZE,
     TRAILER_SIZE,
     Block,
+    BlockRef,
     Codec,
     Grade,
     Space,
@@ -40,8 +43,8 @@ from agentsession_cas.core.pieces import (
     names_in,
     pieces_in,
     split,
-    stored_size,
 )
+from agentsession_cas.core.zframes import compress
 from agentsession_cas.errors import Corrupt
 
 
@@ -100,7 +103,7 @@ def test_bodies_come_back_and_every_long_string_is_a_piece(body: dict[str, Any])
     assert set(names_in(stored).pieces) == set(pieces)
     if isinstance(stored, Skeleton):
         assert join(stored, pieces.__getitem__) == data
-        assert stored_size(stored) == len(data) - sum(each.length for each in stored.cuts)
+        assert len(stored.rest) == len(data) - sum(each.length for each in stored.cuts)
         assert not any(piece in stored.rest for piece in wanted)
         json.loads(stored.rest)  # what is left has empty strings in their places
     else:
@@ -205,6 +208,32 @@ def unpacked(data: bytes) -> list[tuple[Space, Codec, Stored, bytes]]:
         blocks.append(block)
     assert data[:HEADER_SIZE].startswith(b"aspack")
     return found
+
+
+words = st.integers(0, 9) | st.integers(0, (1 << 32) - 1)
+
+
+@given(st.lists(words, max_size=12), st.binary(max_size=120), st.integers(1, 6))
+@settings(max_examples=300, deadline=None)
+def test_a_block_that_lies_under_a_good_checksum(front: list[int], tail: bytes, objects: int) -> None:
+    raw = struct.pack(f"<{len(front)}I", *front) + tail
+    skeletons = front[0] if front else 0
+    frame = compress(raw)
+    served = len(raw) - 4 * (1 + skeletons + objects)
+    ref = BlockRef(
+        16, len(frame), len(raw), served & 0xFFFFFFFF, zlib.crc32(frame), 0, 0, objects, Space.CONTENTS, Codec.SPLIT
+    )
+    try:
+        block = decode_block(ref, frame, lambda _: pytest.fail("no dictionary"), lambda: pytest.fail("no block"))
+    except Corrupt:
+        return
+    assert len(block) == objects
+    for at in range(objects):
+        try:
+            block.stored(at)
+            block.skeletons()
+        except Corrupt:
+            continue
 
 
 @pytest.mark.parametrize("grade", Grade)
