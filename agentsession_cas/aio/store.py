@@ -228,6 +228,7 @@ class Store(Twin):
     fsck = OffLoop(Under.fsck)
     gc = OffLoop(Under.gc)
     repack = OffLoop(Under.repack)
+    repair = OffLoop(Under.repair)
     stats = OffLoop(Under.stats)
     sweep = OffLoop(Under.sweep)
 
