@@ -7,17 +7,20 @@ stores what it gives, in order. A refusal is an exception and leaves everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import (
+    RESERVED,
     Draft,
     Entry,
     Reference,
     check_references,
     check_reserved,
+    seal_content,
     sidecar_blobs,
 )
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
@@ -35,7 +38,9 @@ from agentsession_cas.errors import BadConvergence, BadID, BadJSON, BaseRule, Li
 
 __all__ = [
     "NOWHERE",
+    "PLAIN_MAX",
     "Elsewhere",
+    "Making",
     "Outcome",
     "Prepared",
     "Result",
@@ -57,13 +62,20 @@ class Outcome(StrEnum):
     LEAF_NOT_MOVED = "leaf_not_moved"
 
 
+class Making(NamedTuple):
+    """By-products of making an entry: its envelope, and the raw hashes of envelope and body, one behind the other."""
+
+    envelope: bytes
+    digests: bytes
+
+
 class Prepared(NamedTuple):
     """An entry ready to be stored, or held already.
 
     ``parent_position`` is the parent's (-1: the universal root); in a batch it counts the entries of the batch added
     before it. ``head_after`` is the head once it is stored. ``unresolved`` lists the references that name nothing the
     session or :class:`Elsewhere` holds: an entry id, a blob's hash, or ``<session>@<entry>``. ``body`` is the entry's
-    as it was prepared, spared a second decoding: not to be kept.
+    as it was prepared, ``made`` what its making gave: spared a second time, and not to be kept.
     """
 
     entry: Entry
@@ -72,6 +84,7 @@ class Prepared(NamedTuple):
     outcome: Outcome
     head_after: str
     unresolved: list[str]
+    made: Making
 
     @property
     def held(self) -> bool:
@@ -113,8 +126,10 @@ class _Nowhere:
         return False
 
 
-_LINE_SURE: Final = LINE_MAX - 64 * 1024
+PLAIN_MAX: Final = LINE_MAX - 64 * 1024
 """A body up to this, without ``parents``, fits a line."""
+
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 NOWHERE: Final[Elsewhere] = _Nowhere()
 """Nothing but the session itself is at hand: whatever lies outside is unresolved."""
@@ -136,10 +151,9 @@ def prepare(
     is no id, NoEntry or BaseRule, BadConvergence, BadNormalisation or BadJSON, BadID, and, unless the entry is held,
     the record rules.
     """
-    check_required(draft.type, draft.body)
-    check_reserved(draft.body)
-    check_synthetic(draft.type, draft.body)
-    check_items(draft.type, draft.body)
+    type_ = draft.type
+    if not _passes(type_, draft.body):
+        _check_body(type_, draft.body)
     parent, parent_position = _place(source, head, draft)
     references: list[Reference] = []
     if draft.parents:
@@ -148,28 +162,38 @@ def prepare(
         if draft.id is None:
             references.sort(key=_reference_order)
     content, body = _content(draft)
-    if draft.ts is not None and not is_canonical_ts(draft.ts):
+    ts = draft.ts
+    if ts is None:
+        ts = now()
+    elif not is_canonical_ts(ts):
         raise BadID(
-            f"{draft.ts!r:.80} is not the one spelling of a ts",
+            f"{ts!r:.80} is not the one spelling of a ts",
             where="/ts",
             next_step="write it like 2026-01-31T12:00:00Z, or leave it out",
         )
-    ts = draft.ts or now()
-    entry = Entry.of_content(content, draft.type, body, parent, ts, references, keep_envelope=True)
-    if len(content) > _LINE_SURE or references:
+    hashed = sha256(content).digest()
+    entry, envelope, digest = seal_content(content, hashed, type_, body, parent, ts, references)
+    if len(content) > PLAIN_MAX or references:
         _check_size(entry)
-    if draft.id is not None and draft.id != entry.id:
+    id_ = entry.id
+    if draft.id is not None and draft.id != id_:
         raise BadID(
-            f"the id is not the hash of the entry, which is {entry.id}",
+            f"the id is not the hash of the entry, which is {id_}",
             where=draft.id,
             next_step="leave the id out when anything of the entry was changed",
         )
-    if source.find_child(parent_position, entry.id) >= 0:
-        return Prepared(entry, body, parent_position, Outcome.HELD, head, [])
-    check_append(source, header, parent_position, entry.facts, body)
-    outcome, head_after = outcome_of(source, head, entry)
-    unresolved = _unresolved(source, header, entry, body, elsewhere)
-    return Prepared(entry, body, parent_position, outcome, head_after, unresolved)
+    made = _make(Making, (envelope, digest + hashed))
+    if source.find_child(parent_position, id_) >= 0:
+        return Prepared(entry, body, parent_position, Outcome.HELD, head, [], made)
+    facts = entry.facts
+    if facts.code is not Code.ITEM or facts.kind is Kind.FUNCTION_CALL:
+        check_append(source, header, parent_position, facts, body)
+    if parent == head and facts.code is not Code.LABEL:
+        outcome, head_after = Outcome.CONTINUED, id_
+    else:
+        outcome, head_after = outcome_of(source, head, entry)
+    unresolved = _unresolved(source, header, entry, facts, body, elsewhere)
+    return _make(Prepared, (entry, body, parent_position, outcome, head_after, unresolved, made))
 
 
 def prepare_batch(
@@ -230,6 +254,23 @@ def check_convergence(find: Callable[[str], int], header: Header, references: It
             raise BadConvergence("a reference names no entry of this session", where=reference["entry"])
 
 
+def _passes(type_: str, body: Mapping[str, Any]) -> bool:
+    """Whether a body is one that :func:`_check_body` has nothing against, by a short look: most are."""
+    item = body.get("item") if type_ == "item" else None
+    if type(item) is not dict:
+        return False
+    kind = item.get("type")
+    return type(kind) is str and kind != "item_reference" and RESERVED.isdisjoint(body)
+
+
+def _check_body(type_: str, body: Mapping[str, Any]) -> None:
+    """What a writer asks of a body by itself, in the order of refusals."""
+    check_required(type_, body)
+    check_reserved(body)
+    check_synthetic(type_, body)
+    check_items(type_, body)
+
+
 def _check_size(entry: Entry) -> None:
     """Raise LimitExceeded for an entry whose line is longer than a line may be (format.md §4)."""
     size = len(entry.line)
@@ -281,11 +322,16 @@ def _content(draft: Draft) -> tuple[bytes, dict[str, Any]]:
 
 
 def _unresolved(
-    source: EntrySource, header: Header, entry: Entry, body: dict[str, Any], elsewhere: Elsewhere
+    source: EntrySource, header: Header, entry: Entry, facts: Facts, body: dict[str, Any], elsewhere: Elsewhere
 ) -> list[str]:
     """The references of an entry that cannot be resolved, which are listed and never refused (store.md A1)."""
-    missing = [named for named in _named_entries(entry.facts, body) if source.find(named) < 0]
-    if entry.facts.flags & Flag.BLOBS:
+    missing: list[str] = []
+    name = _NAMING.get(facts.code)
+    if name is not None and name in body and _names_own(facts):
+        named = body[name]
+        if isinstance(named, str) and named and source.find(named) < 0:
+            missing.append(named)
+    if facts.flags & Flag.BLOBS:
         missing += (blob for blob in sidecar_blobs(entry.content) if not elsewhere.has_blob(blob))
     for reference in entry.parents:
         session = _foreign(header, reference)
@@ -294,21 +340,9 @@ def _unresolved(
     return missing
 
 
-def _named_entries(facts: Facts, body: dict[str, Any]) -> Iterator[str]:
-    """The entries of this session a body names, but a decision's and a dispatch's target, which are tested."""
-    if facts.code == Code.LINK:
-        if facts.kind == Kind.JUDGED_BY or facts.flags & Flag.CANCEL:
-            yield from _named(body, "target")
-        return
-    name = _NAMING.get(facts.code)
-    if name is not None:
-        yield from _named(body, name)
-
-
-def _named(body: dict[str, Any], name: str) -> Iterator[str]:
-    value = body.get(name)
-    if isinstance(value, str) and value:
-        yield value
+def _names_own(facts: Facts) -> bool:
+    """Whether what a body names is an entry of this session: of links, some name one of another."""
+    return facts.code is not Code.LINK or facts.kind is Kind.JUDGED_BY or bool(facts.flags & Flag.CANCEL)
 
 
 def _foreign(header: Header, reference: Reference) -> str:
@@ -329,4 +363,6 @@ _NAMING: Final = {
     Code.BRANCH_SUMMARY: "from",
     Code.LABEL: "target",
     Code.OUTCOME: "target",
+    Code.LINK: "target",
 }
+"""Which member names an entry of this session; a decision's and a dispatch's target is tested before."""

@@ -48,10 +48,18 @@ def canonical(value: Json) -> bytes:
     JSON's), LimitExceeded past :data:`LEVELS_MAX` levels; ``where`` is the pointer of the place.
     """
     try:
-        if _is_plain(value.values() if type(value) is dict else (value,)):
-            data = orjson.dumps(value, option=_SORTED)
+        odd: list[str] = []
+        if type(value) is not dict:
+            data = orjson.dumps(value, option=_SORTED) if _is_plain((value,)) else _spell(value)
         else:
-            data = _spell(value)
+            for name, member in value.items():
+                kind = type(member)
+                if kind is str or _is_plain(
+                    member.values() if kind is dict else member if kind is list else (member,)
+                ):
+                    continue
+                odd.append(name)
+            data = orjson.dumps(_with_spelled(value, odd) if odd else value, option=_SORTED)
         if data.isascii() or not _may_misorder(data) or not _has_astral_name(value):
             return data
     except (TypeError, RecursionError):
@@ -116,6 +124,15 @@ def _is_plain(values: Iterable[Any]) -> bool:
         elif kind not in _PLAIN:
             return False
     return True
+
+
+def _with_spelled(members: dict[str, Any], odd: list[str]) -> dict[str, Any]:
+    """A copy in which the odd members are written out. TypeError for what cannot be written."""
+    copy = members.copy()
+    for name in odd:
+        value = members[name]
+        copy[name] = _float(value) if type(value) is float else orjson.Fragment(_spell(value))
+    return copy
 
 
 def _may_misorder(data: bytes) -> bool:

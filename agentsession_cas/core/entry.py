@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.facts import Facts, facts_of
@@ -31,12 +31,15 @@ from agentsession_cas.errors import BadConvergence, BadEntry, BadFile, BadID, Ba
 __all__ = [
     "ENVELOPE",
     "RESERVED",
+    "SIDECAR",
     "Draft",
     "Entry",
     "Json",
     "Reference",
+    "Sealed",
     "check_references",
     "check_reserved",
+    "seal_content",
     "sidecar_blobs",
 ]
 
@@ -49,8 +52,11 @@ ENVELOPE: Final = ("id", "parent", "parents", "ts", "type")
 RESERVED: Final = frozenset({*ENVELOPE, "content"})
 """Names a body may not have at its top level (format.md §4)."""
 
-_SIDECAR: Final = b'"sidecar:sha256:'
+SIDECAR: Final = b'"sidecar:sha256:'
+"""What a body without has no sidecar blob."""
 _BLOB: Final = re.compile(rb'"sidecar:(sha256:[0-9a-f]{64})"')
+_new: Final = object.__new__
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 
 class Entry:
@@ -63,7 +69,6 @@ class Entry:
     __slots__ = (
         "_body",
         "_content",
-        "_envelope",
         "_facts",
         "_load",
         "content_hash",
@@ -81,7 +86,6 @@ class Entry:
     ts: str
     content_hash: str
     _content: bytes | None
-    _envelope: bytes | None
     _load: Callable[[], bytes] | None
     _body: Json | None
     _facts: Facts | None
@@ -103,36 +107,10 @@ class Entry:
 
     @classmethod
     def of_content(
-        cls,
-        content: bytes,
-        type_: str,
-        body: Mapping[str, Any],
-        parent: str,
-        ts: str,
-        parents: list[Reference],
-        *,
-        keep_envelope: bool = False,
+        cls, content: bytes, type_: str, body: Mapping[str, Any], parent: str, ts: str, parents: list[Reference]
     ) -> Entry:
-        """:meth:`seal` for a caller that has the canonical bytes of ``body``; the entry keeps ``parents`` itself.
-
-        ``keep_envelope`` is for one that will ask for the envelope too: it is not made again.
-        """
-        entry = cls.__new__(cls)
-        entry.type = type_
-        entry.parent = parent
-        entry.parents = parents
-        entry.ts = ts
-        entry.content_hash = "sha256:" + sha256(content).hexdigest()
-        entry._envelope = None
-        envelope = entry.envelope
-        entry.id = "sha256:" + sha256(envelope).hexdigest()
-        if keep_envelope:
-            entry._envelope = envelope
-        entry._content = content
-        entry._load = None
-        entry._body = None
-        entry._facts = facts_of(type_, body, blobs=_names_blob(content))
-        return entry
+        """:meth:`seal` for a caller that has the canonical bytes of ``body``; the entry keeps ``parents`` itself."""
+        return seal_content(content, sha256(content).digest(), type_, body, parent, ts, parents).entry
 
     @classmethod
     def from_line(cls, data: bytes) -> Entry:
@@ -191,7 +169,6 @@ class Entry:
         entry.ts = ts
         entry.content_hash = content_hash
         entry._content = None
-        entry._envelope = None
         entry._load = load
         entry._body = None
         entry._facts = facts
@@ -226,13 +203,7 @@ class Entry:
     @property
     def envelope(self) -> bytes:
         """The canonical bytes the id is the hash of."""
-        if self._envelope is not None:
-            return self._envelope
-        parent = f'"{self.parent}"' if self.parent else "null"
-        parents = f'"parents":{canonical(self.parents).decode()},' if self.parents else ""
-        return (
-            f'{{"content":"{self.content_hash}","parent":{parent},{parents}"ts":"{self.ts}","type":{_quoted(self.type)}}}'
-        ).encode()
+        return _envelope(self.content_hash, self.parent, self.parents, self.ts, self.type)
 
     @property
     def line(self) -> bytes:
@@ -265,6 +236,50 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"Entry({self.type}, {self.id})"
+
+
+class Sealed(NamedTuple):
+    """An entry with what its making gave: the canonical bytes its id is the hash of, and that hash, raw."""
+
+    entry: Entry
+    envelope: bytes
+    digest: bytes
+
+
+def seal_content(
+    content: bytes,
+    digest: bytes,
+    type_: str,
+    body: Mapping[str, Any],
+    parent: str,
+    ts: str,
+    parents: list[Reference],
+) -> Sealed:
+    """:meth:`Entry.seal` where the canonical bytes of ``body`` and their SHA-256, raw, are known.
+
+    The entry keeps ``parents`` itself.
+    """
+    entry = _new(Entry)
+    entry.type = type_
+    entry.parent = parent
+    entry.parents = parents
+    entry.ts = ts
+    content_hash = entry.content_hash = "sha256:" + digest.hex()
+    envelope = _envelope(content_hash, parent, parents, ts, type_)
+    id_digest = sha256(envelope).digest()
+    entry.id = "sha256:" + id_digest.hex()
+    entry._content = content
+    entry._load = None
+    entry._body = None
+    entry._facts = facts_of(type_, body, blobs=_names_blob(content))
+    return _make(Sealed, (entry, envelope, id_digest))
+
+
+def _envelope(content_hash: str, parent: str, parents: Sequence[Reference], ts: str, type_: str) -> bytes:
+    named = f'"{parent}"' if parent else "null"
+    if parents:
+        named += f',"parents":{canonical(parents).decode()}'
+    return f'{{"content":"{content_hash}","parent":{named},"ts":"{ts}","type":{_quoted(type_)}}}'.encode()
 
 
 class Draft:
@@ -396,7 +411,7 @@ def sidecar_blobs(content: bytes) -> list[str]:
 
     ``content`` is canonical. A URL is a whole string value; text that merely speaks of one names nothing.
     """
-    if _SIDECAR not in content:
+    if SIDECAR not in content:
         return []
     return list(dict.fromkeys(found.decode() for found in _BLOB.findall(content)))
 
@@ -424,7 +439,7 @@ def _optional_text(body: Json, name: str) -> str | None:
 
 
 def _names_blob(content: bytes) -> bool:
-    return _SIDECAR in content and _BLOB.search(content) is not None
+    return SIDECAR in content and _BLOB.search(content) is not None
 
 
 @lru_cache(maxsize=1024)

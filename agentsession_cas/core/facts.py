@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-__all__ = ["CODES", "Code", "Facts", "Flag", "Kind", "call_digest", "code_of", "facts_of"]
+__all__ = ["CODES", "ITEM_KINDS", "Code", "Facts", "Flag", "Kind", "call_digest", "code_of", "facts_of"]
 
 
 class Code(IntEnum):
@@ -82,7 +82,7 @@ class Flag:
 
 
 CODES: Final[dict[str, Code]] = {code.name.lower(): code for code in Code if code is not Code.OTHER}
-_ITEM_KINDS: Final = {
+ITEM_KINDS: Final = {
     "message": Kind.MESSAGE,
     "function_call": Kind.FUNCTION_CALL,
     "function_call_output": Kind.FUNCTION_CALL_OUTPUT,
@@ -107,6 +107,9 @@ _KINDS: Final[dict[Code, tuple[str, dict[str, Kind]]]] = {
     Code.LABEL: ("label", {"leaf": Kind.LEAF}),
 }
 _TARGETED: Final = frozenset({Code.DECISION, Code.DISPATCH, Code.LABEL, Code.OUTCOME, Code.LINK})
+_TOLD: Final = _TARGETED | {Code.RUN, Code.INFO}
+"""Codes whose bodies say more than what they have in common."""
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 
 class Facts(NamedTuple):
@@ -135,37 +138,43 @@ def _text(value: object) -> str:
 
 def facts_of(type_: str, body: Mapping[str, Any], *, blobs: bool = False) -> Facts:
     """Derive the facts of a body. ``blobs`` says whether it names a sidecar blob, which its caller knows."""
-    code = code_of(type_)
+    code = CODES.get(type_, Code.OTHER)
     kind = Kind.NONE
     flags: int = Flag.BLOBS if blobs else Flag.NONE
-    call = ""
+    call = target = ""
     if code is Code.ITEM:
         item = body.get("item")
         if isinstance(item, dict):
-            kind = _ITEM_KINDS.get(_text(item.get("type")), Kind.NONE)
-            if kind in (Kind.FUNCTION_CALL, Kind.FUNCTION_CALL_OUTPUT):
+            kind = ITEM_KINDS.get(_text(item.get("type")), Kind.NONE)
+            if kind is Kind.FUNCTION_CALL or kind is Kind.FUNCTION_CALL_OUTPUT:
                 call = _text(item.get("call_id"))
             elif kind is Kind.REASONING and _text(body.get("response")):
                 flags |= Flag.REASONING_FROM
-    else:
-        named = _KINDS.get(code)
-        if named is not None:
-            kind = named[1].get(_text(body.get(named[0])), Kind.NONE)
-            call = _text(body.get("call_id"))
-        elif code is Code.DISPATCH:
-            call = _text(body.get("call_id"))
-        if code is Code.DECISION and kind is Kind.REJECT and body.get("withdrawn") is True:
-            flags |= Flag.WITHDRAWN
-        elif code is Code.LINK:
-            if body.get("cancel") == "sent" and _text(body.get("target")):
-                flags |= Flag.CANCEL
-            if _text(body.get("url")):
-                flags |= Flag.URL
-        elif code is Code.INFO and _text(body.get("name")):
-            flags |= Flag.NAMED
+    elif code in _TOLD:
+        kind, call, target, more = _told(code, body)
+        flags |= more
     if "legacy_id" in body:
         flags |= Flag.LEGACY
     if "redacted" in body:
         flags |= Flag.REDACTED
-    target = _text(body.get("target")) if code in _TARGETED else ""
-    return Facts(code, kind, flags, call_digest(call), target)
+    return _make(Facts, (code, kind, flags, call_digest(call) if call else 0, target))
+
+
+def _told(code: Code, body: Mapping[str, Any]) -> tuple[Kind, str, str, int]:
+    """What a body says of its kind, its call, its target, and as flags: of the codes of :data:`_TOLD`."""
+    kind, call, flags = Kind.NONE, "", Flag.NONE
+    named = _KINDS.get(code)
+    if named is not None:
+        kind = named[1].get(_text(body.get(named[0])), Kind.NONE)
+    if named is not None or code is Code.DISPATCH:
+        call = _text(body.get("call_id"))
+    if code is Code.DECISION and kind is Kind.REJECT and body.get("withdrawn") is True:
+        flags = Flag.WITHDRAWN
+    elif code is Code.LINK:
+        if body.get("cancel") == "sent" and _text(body.get("target")):
+            flags |= Flag.CANCEL
+        if _text(body.get("url")):
+            flags |= Flag.URL
+    elif code is Code.INFO and _text(body.get("name")):
+        flags = Flag.NAMED
+    return kind, call, _text(body.get("target")) if code in _TARGETED else "", flags

@@ -31,6 +31,7 @@ __all__ = [
     "decode_row",
     "encode_row",
     "log_seed",
+    "pack_row",
     "ref_to",
     "row_of_ref",
     "seal_row",
@@ -95,12 +96,17 @@ class Newest(NamedTuple):
     continued: int = 0
     flags: int = 0
 
+    def with_flags(self, flags: int) -> Newest:
+        """What is newest once rows with these flags were added, which are neither named nor continue anything."""
+        return self._replace(flags=self.flags | flags) if flags & ~self.flags else self
+
     def with_row(self, number: int, row: Row) -> Newest:
         """What is newest once row ``number`` is the last one."""
-        if row.code > 127:
-            return self._replace(special=ref_to(number))
-        if row.code not in _NOTED and not row.flags & ~self.flags:
+        code = row.code
+        if code not in _NOTED and code < 128 and not row.flags & ~self.flags:
             return self
+        if code > 127:
+            return self._replace(special=ref_to(number))
         named = continued = 0
         if row.code == Code.INFO and row.flags & Flag.NAMED:
             named = ref_to(number)
@@ -134,6 +140,10 @@ def whole_rows(count: int) -> int:
 def log_seed(birth: bytes, log: int) -> int:
     """What seeds the rows of log ``log`` of the session born as ``birth`` (16 bytes)."""
     return zlib.crc32(_SEED.pack(birth, log))
+
+
+pack_row: Final = _BODY.pack
+""":func:`encode_row` of the values of a row, in their order."""
 
 
 def encode_row(row: Row) -> bytes:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 from agentsession_cas.core.accept import Elsewhere
 from agentsession_cas.core.framing import Generation, Record
 from agentsession_cas.core.header import FORMAT, Header
-from agentsession_cas.core.rows import RowCode
+from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, BadInput, NoSession
 from agentsession_cas.objects.database import ObjectDatabase
@@ -137,7 +137,8 @@ class Follower:
                 if not reading.rest:
                     return None
                 record = reading.rest.popleft()
-                reading.source.push(record, hash_of(record.row[:32]) if record.envelope else "")
+                row = decode_row(record.row)
+                reading.source.push(record, row, hash_of(row.entry) if record.envelope else "")
             number = trail.rows
             trail.step(table, self._committed)
             change = self._told(reading, number)

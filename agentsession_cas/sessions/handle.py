@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from agentsession_cas.core.accept import Result
 from agentsession_cas.core.entry import Draft
@@ -16,6 +16,8 @@ from agentsession_cas.sessions.services import Services
 from agentsession_cas.sessions.writer import Writer
 
 __all__ = ["SessionWriter"]
+
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 
 class SessionWriter(Session):
@@ -45,15 +47,16 @@ class SessionWriter(Session):
         Raises what :func:`~agentsession_cas.core.accept.prepare` does, NoRaise, MirrorError, Closed, WriterPoisoned,
         and DiskError when the disk refuses.
         """
-        prepared, committed = self._writer.append_batch((Draft.of(entry),), durable)
+        drafts = (entry if type(entry) is Draft else Draft.of(entry),)
+        ((id_, outcome, unresolved, *_),), committed = self._writer.append_batch(drafts, durable)
         self._follow()
-        return Result.of(prepared[0], durable=committed)
+        return _make(Result, (id_, outcome, committed, unresolved))
 
     def append_batch(self, entries: Iterable[Appendable], durable: bool | None = None) -> list[Result]:
         """Append entries that land whole or not at all, each seeing those before it (store.md A3)."""
-        prepared, committed = self._writer.append_batch(drafts_of(entries), durable)
+        accepted, committed = self._writer.append_batch(drafts_of(entries), durable)
         self._follow()
-        return [Result.of(each, durable=committed) for each in prepared]
+        return [_make(Result, (id_, outcome, committed, unresolved)) for id_, outcome, unresolved, *_ in accepted]
 
     def accept(self, entries: Iterable[Appendable], durable: bool | None = None) -> tuple[list[Result], int]:
         """:meth:`append_batch` without its sync: the results, true once :meth:`settle` was told of the rows they owe.

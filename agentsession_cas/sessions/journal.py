@@ -136,13 +136,17 @@ class Journal:
 
     def append(self, records: Sequence[Record]) -> None:
         """Accept ``records`` as one frame: one write. A full disk refuses it and changes nothing."""
-        self.require_sound()
+        if self._poison:
+            self.require_sound()
+        start, count = self.end, len(records)
+        if self._sealed == start:
+            start = align(start)
         payload = _payload(self._pack, records)
-        start = align(self.end) if self._sealed == self.end else self.end
-        frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, len(records), payload)
+        frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, count, payload)
         end, size = start + len(frame), self._size
         if end > size:
-            size = align(end) + self._step
+            # Zeros are for appends to come that are smaller than they; beside a long frame they would double its sync.
+            size = align(end) + (self._step if end - start < STEP_MAX else STEP_MIN)
             frame += bytes(size - end)
         try:
             if self._junk > start:
@@ -161,11 +165,12 @@ class Journal:
             self._size, self._step = size, min(self._step * 2, STEP_MAX)
         self._junk = 0
         self._framed += end - start
-        self.end, self.sequence = end, self.sequence + len(records)
+        self.end, self.sequence = end, self.sequence + count
 
     def seal(self) -> int:
         """Note the rows a sync that begins now will cover; what is appended from here on starts in the next block."""
-        self.require_sound()
+        if self._poison:
+            self.require_sound()
         self._sealed = self.end
         return self.sequence
 

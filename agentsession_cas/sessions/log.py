@@ -35,6 +35,8 @@ PIECE_ROWS: Final = 512
 _PIECES_MAX: Final = 128
 _CODE_AT: Final = 116
 """Where in a row its code lies; its kind is the byte behind."""
+_LINK: Final = int(Code.LINK)
+_CONTINUED_IN: Final = int(Kind.CONTINUED_IN)
 
 
 def open_log(fs: Fs, directory: str, generation: Generation) -> LogFile | None:
@@ -151,6 +153,11 @@ class RowTable:
         """The records of the journal's rows, from the base on."""
         return self._view.pending
 
+    def since(self, number: int) -> list[Record]:
+        """The records of the rows from ``number`` on, all of which are the journal's."""
+        view = self._view
+        return view.pending[number - view.base :]
+
     def record(self, number: int) -> Record | None:
         """The record of a row that lies in the journal, else None."""
         view = self._view
@@ -259,12 +266,21 @@ class RowTable:
 
     def push(self, record: Record) -> int:
         """Add a row; returns its number."""
-        number = len(self)
+        view = self._view
+        pending = view.pending
+        number = view.base + len(pending)
         if not record.envelope:
             self.specials().append(number)
-        elif record.row[_CODE_AT] == Code.LINK and record.row[_CODE_AT + 1] == Kind.CONTINUED_IN:
+        elif record.row[_CODE_AT] == _LINK and record.row[_CODE_AT + 1] == _CONTINUED_IN:
             self._continued.append(number)
-        self._view.pending.append(record)
+        pending.append(record)
+        return number
+
+    def extend(self, records: Sequence[Record]) -> int:
+        """Add rows of entries that continue nothing; returns the number of the first."""
+        view = self._view
+        number = view.base + len(view.pending)
+        view.pending.extend(records)
         return number
 
     def cut(self, count: int) -> None:

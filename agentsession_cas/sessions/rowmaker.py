@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from agentsession_cas.core.contexthash import next_context_hash
+from agentsession_cas.core.accept import Making
+from agentsession_cas.core.contexthash import Resolve, next_context_hash, share_of, unasked
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.facts import Code
 from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
 
 __all__ = ["RowTree", "digest_of", "make_row"]
 
 _INT64: Final = 1 << 63
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 
 class RowTree(Protocol):
@@ -44,37 +47,36 @@ def make_row(
     ts: int,
     ref_of: Callable[[int], int],
     context_at: Callable[[int], str],
+    made: Making | None = None,
 ) -> Row:
     """The row of an entry with that body, below position ``parent`` of ``source``.
 
     ``parent_ref`` is the reference of that position, ``before`` the context hash there, ``head`` the reference of the
     head after it, ``ts`` its time in nanoseconds; ``ref_of`` turns a position into a reference, ``context_at`` gives
-    the context hash at one.
+    the context hash at one. ``made`` is what was computed already when the entry was.
     """
-    facts = entry.facts
-    flags = int(facts.flags) | (PARENTS_BIT if entry.parents else 0)
+    code, kind, flags, call, named = entry.facts
+    if entry.parents:
+        flags |= PARENTS_BIT
     if not -_INT64 <= ts < _INT64:
         flags, ts = flags | TS_BIT, 0
     target = REF_ROOT
-    if facts.target:
-        found = source.find(facts.target)
+    if named:
+        found = source.find(named)
         target = ref_of(found) if found >= 0 else REF_ELSEWHERE
+    digests = made.digests if made is not None else digest_of(entry.id) + digest_of(entry.content_hash)
+    share = share_of(entry.type, body, entry.content_hash)
+    resolve = _resolver(source, parent, context_at) if code is Code.COMPACTION else unasked
+    context = digest_of(next_context_hash(before, entry.type, body, share, resolve))
+    return _make(
+        Row, (digests[:32], digests[32:], context, parent_ref, head, target, ts, int(code), int(kind), flags, call)
+    )
 
+
+def _resolver(source: EntrySource, parent: int, context_at: Callable[[int], str]) -> Resolve:
     def on_path(entry_id: str) -> tuple[str, str] | None:
         """What a compaction's ``first_kept`` names, when that is on the path."""
         found = source.find(entry_id)
         return (context_at(found), source.entry(found).type) if source.is_above(found, parent) else None
 
-    return Row(
-        digest_of(entry.id),
-        digest_of(entry.content_hash),
-        digest_of(next_context_hash(before, entry.type, body, entry.content_hash, on_path)),
-        parent_ref,
-        head,
-        target,
-        ts,
-        int(facts.code),
-        int(facts.kind),
-        flags,
-        facts.call,
-    )
+    return on_path

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Final, NamedTuple, Protocol
 
 from agentsession_cas.core.accept import Elsewhere
-from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code, Kind
 from agentsession_cas.effects.host import Host
 from agentsession_cas.objects.database import ObjectDatabase
@@ -32,13 +31,12 @@ class SyncPolicy:
     NEVER: Final = "never"
 
 
-def wants_sync(policy: str, promised: frozenset[str], entry: Entry) -> bool:
-    """Whether an append of ``entry`` is durable when its caller does not say; promised types are under any policy."""
-    if policy == SyncPolicy.ALWAYS or entry.type in promised:
+def wants_sync(policy: str, promised: frozenset[str], type_: str, code: Code, kind: Kind) -> bool:
+    """Whether an append is durable when its caller does not say, by its entry's type; promised types always are."""
+    if policy == SyncPolicy.ALWAYS or type_ in promised:
         return True
     if policy == SyncPolicy.NEVER:
         return False
-    code, kind, *_ = entry.facts
     return code is Code.RESPONSE or kind in (Kind.FUNCTION_CALL_OUTPUT, Kind.END)
 
 
@@ -74,29 +72,28 @@ class Services(NamedTuple):
 class HeldElsewhere:
     """What lies outside a session, for one append at a time: a blob looked up stays until its frame is written.
 
-    The store lock is taken, shared, when the first blob is looked up, and let go with the context.
+    The store lock is taken, shared, when the first blob is looked up; from then on, until :meth:`let_go`, ``locked``.
     """
+
+    __slots__ = ("_held", "_services", "locked")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._held = ExitStack()
-        self._locked = False
+        self.locked = False
 
     def has_blob(self, blob: str) -> bool:
         """Whether the store holds the blob."""
-        if not self._locked:
+        if not self.locked:
             self._held.enter_context(self._services.shared(_BLOB_WAIT_S))
-            self._locked = True
+            self.locked = True
         return self._services.elsewhere.has_blob(blob)
 
     def has_entry(self, session: str, entry_id: str) -> bool:
         """Whether another session holds the entry."""
         return self._services.elsewhere.has_entry(session, entry_id)
 
-    def __enter__(self) -> HeldElsewhere:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._locked:
-            self._locked = False
-            self._held.close()
+    def let_go(self) -> None:
+        """Let the store lock go: the frame is written, or refused."""
+        self.locked = False
+        self._held.close()

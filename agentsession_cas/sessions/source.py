@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.ancestry import Ancestry
@@ -48,6 +48,7 @@ _PARENT_COLUMN: Final = 24
 _TARGET_COLUMN: Final = 26
 _CODE_COLUMN: Final = 29
 _CALL_COLUMN: Final = 30
+_NO_ENTRY: Final = -2
 _HANDLED: Final = frozenset({int(Code.DECISION), int(Code.DISPATCH)})
 _TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
 
@@ -74,9 +75,13 @@ class RowSource:
     """An :class:`EntrySource` over rows. ``push`` and ``cut`` are its owner's, under the owner's mutex."""
 
     def __init__(self, table: RowTable, objects: ObjectDatabase, base: str, prefix: Prefix | None) -> None:
-        """``base`` is the id of the base, "" for none; a listing may do without the prefix."""
+        """``base`` is the id of the base, "" for none; a listing may do without the prefix.
+
+        ``base_count`` is how many entries the prefix has.
+        """
         self.table = table
-        self._base = base
+        self.base = base
+        self.base_count = len(prefix.positions) if prefix is not None else 0
         self._objects = objects
         self._prefix = prefix
         self._prefix_ids: dict[str, int] | None = None
@@ -89,13 +94,9 @@ class RowSource:
         self._ids_upto = 0
         self._calls_upto = 0
         self._newest = ("", -1)
+        self._last = _NO_ENTRY
 
     # --- positions and rows ---
-
-    @property
-    def base_count(self) -> int:
-        """How many entries the prefix has."""
-        return len(self._prefix.positions) if self._prefix is not None else 0
 
     def __len__(self) -> int:
         return self.base_count + self.table.entries
@@ -127,7 +128,7 @@ class RowSource:
         number = row_of_ref(ref)
         if number >= 0:
             return hash_of(self.table.row(number).entry)
-        return "" if ref == REF_ROOT else self._base
+        return "" if ref == REF_ROOT else self.base
 
     # --- EntrySource ---
 
@@ -239,6 +240,8 @@ class RowSource:
 
         A child comes after its parent, so below the newest rows no index is needed: the common append.
         """
+        if parent == self._last:
+            return -1
         if parent < self.base_count - 1:
             return self.find(entry_id)
         first, end = self.number(parent) + 1 if parent >= self.base_count else 0, len(self.table)
@@ -283,6 +286,11 @@ class RowSource:
             if self.entry(position).call_id == call_id:
                 found.append(position)
         return found
+
+    @property
+    def known_calls(self) -> Container[int] | None:
+        """The digests of all calls an entry is about; None where they are not at hand."""
+        return self._calls if self._prefix is None and self._calls_upto == len(self.table) else None
 
     def _of_prefix(self, held: Iterable[int]) -> list[int]:
         """Positions in the prefix of those of its session that are on it; both ascend."""
@@ -362,13 +370,41 @@ class RowSource:
 
     # --- growing, under the owner's mutex ---
 
-    def push(self, record: Record, entry_id: str = "") -> int:
+    def push(self, record: Record, row: Row, entry_id: str = "") -> int:
         """Add a row; returns its number. ``entry_id`` is the id of the entry it is of."""
         self._legacy = None
         number = self.table.push(record)
-        if entry_id:
-            self._newest = (entry_id, self.base_count + self.table.ordinal(number))
+        if self._calls_upto == number:
+            self._calls_upto = number + 1
+            if row.call:
+                self._calls.setdefault(row.call, []).append(number)
+            if row.code in _HANDLED and self._is_stray(row):
+                self._strays.append(number)
+        if not entry_id:
+            self._last = _NO_ENTRY
+            return number
+        last = self._last
+        last = self._last = last + 1 if last != _NO_ENTRY else self.position(number)
+        self._newest = (entry_id, last)
         return number
+
+    def extend(self, records: Sequence[Record], calls: Mapping[int, list[int]], entry_id: str) -> None:
+        """Add rows of items; ``calls``: numbers of those about a call by its digest; the last is ``entry_id``."""
+        self._legacy = None
+        first = self.table.extend(records)
+        if self._calls_upto == first:
+            self._calls_upto = first + len(records)
+            for call, numbers in calls.items():
+                self._calls.setdefault(call, []).extend(numbers)
+        last = self._last
+        number = first + len(records) - 1
+        last = self._last = last + len(records) if last != _NO_ENTRY else self.position(number)
+        self._newest = (entry_id, last)
+
+    def _is_stray(self, row: Row) -> bool:
+        """Whether what a decision or a dispatch names is no row with its call: another, or inside the prefix."""
+        target = row_of_ref(row.target) if row.target != REF_ELSEWHERE else -1
+        return (self.table.row(target).call if target >= 0 else 0) != row.call
 
     def remember(self, entry_id: str, ref: int) -> None:
         """Note where an entry lies that will be asked for: the head, before anything was pushed."""
@@ -377,6 +413,7 @@ class RowSource:
     def cut(self, count: int) -> None:
         """Take back the rows from ``count`` on; the indexes follow."""
         self._newest = ("", -1)
+        self._last = _NO_ENTRY
         for number in range(count, max(self._ids_upto, self._calls_upto)):
             row = self.table.row(number)
             if number < self._ids_upto:

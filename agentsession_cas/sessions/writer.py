@@ -13,33 +13,35 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from agentsession_cas.core.accept import Elsewhere, Outcome, Prepared, prepare, raised_for_append
-from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
+from agentsession_cas.core.accept import raised_for_append
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import FORMAT, Header
 from agentsession_cas.core.leaf import check_head_move
-from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Row, RowCode, encode_row, ref_to
-from agentsession_cas.core.spans import check_redacted
-from agentsession_cas.core.timestamps import ts_from_ns, ts_to_ns
+from agentsession_cas.core.rows import RowCode
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
 from agentsession_cas.sessions.log import open_log, write_rows
+from agentsession_cas.sessions.plain import Accepted
 from agentsession_cas.sessions.records import in_groups, mark_of, publish_records
-from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, wants_sync
-from agentsession_cas.sessions.source import RowSource, hash_of
+from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.tip import Tip
 from agentsession_cas.sessions.wake import wake
 
 __all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer"]
 
 CHECKPOINT_BYTES: Final = 1 << 20
 """A journal past this is checkpointed."""
+BURST_BYTES: Final = 4 << 20
+"""A journal past this is checkpointed though appends go on coming."""
 RELEASE_BYTES: Final = 256 * 1024
 """A journal past this is checkpointed when its writer lets it go."""
+_PAUSE_S: Final = 0.02
+"""Appends that stay away for so long have paused."""
 
 
 class Writer:
@@ -66,21 +68,22 @@ class Writer:
         self._sync_mutex = threading.Lock()
         self._checkpoint_mutex = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._releasing = False
-        self._process = services.host.process_id()
+        self._release = threading.Event()
+        self._process_id = services.host.process_id
+        self._process = self._process_id()
         self._elsewhere = HeldElsewhere(services)
-        self._stamp = ("", 0)
         self._source = source
         self._groups = list(groups)
         self.header = header
         self._promised = frozenset(header.records)
-        self._head, self._mark = self._state_of_rows()
-        self._head_id = source.id_of_ref(self._head)
-        self._head_context = ("", EMPTY_CONTEXT_HASH)
-        source.remember(self._head_id, self._head)
-        self._newest = journal.generation.newest
-        for number in range(source.table.base, len(source.table)):
-            self._newest = self._newest.with_row(number, source.table.row(number))
+        self._mark = mark_of(source.table)
+        self._tip = Tip(
+            source,
+            journal.generation.newest,
+            base_context=journal.generation.base_context,
+            clock=services.host.clock,
+            redacted_only=services.redacted_only,
+        )
 
     # --- what is known ---
 
@@ -92,7 +95,7 @@ class Writer:
     @property
     def head(self) -> str:
         """The head: an entry id, "" for the universal root."""
-        return self._head_id
+        return self._tip.head_id
 
     @property
     def is_mirror(self) -> bool:
@@ -109,15 +112,10 @@ class Writer:
         """Bytes of frames that no checkpoint has taken yet."""
         return self._journal.load
 
-    def _state_of_rows(self) -> tuple[int, int]:
-        table = self._source.table
-        head = table.row(len(table) - 1).head if len(table) else (REF_BASE if self.header.base else REF_ROOT)
-        return head, mark_of(table)
-
     def _require_open(self) -> None:
         if self._lock is None:
             raise Closed("the session was released", where=self.session_id, next_step="open it again")
-        if self._services.host.process_id() != self._process:
+        if self._process_id() != self._process:
             raise Closed(
                 "this handle belongs to the process that forked this one",
                 where=self.session_id,
@@ -127,19 +125,19 @@ class Writer:
 
     # --- append ---
 
-    def append_batch(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Prepared], bool]:
+    def append_batch(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Accepted], bool]:
         """Append entries that land whole or not at all, as one frame; each sees those before it (store.md A3).
 
         ``durable`` None follows the sync policy. Returns what each did, and whether all are committed. A refusal
         changes nothing.
         """
-        prepared, owed = self.accept(drafts, durable)
+        accepted, owed = self.accept(drafts, durable)
         self.settle(owed)
-        return prepared, owed >= 0
+        return accepted, owed >= 0
 
-    def accept(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Prepared], int]:
+    def accept(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Accepted], int]:
         """The first half of :meth:`append_batch`: the rows it owes (-1: none) are settled after it, or with others."""
-        with self._mutex, self._elsewhere as elsewhere:
+        with self._mutex:
             self._require_open()
             if self._mark == Mark.MIRROR:
                 raise MirrorError(
@@ -147,95 +145,43 @@ class Writer:
                     where=self.session_id,
                     next_step="fork it, and append to the fork",
                 )
-            prepared = self._accept(drafts, elsewhere)
-            policy, promised = self._services.sync, self._promised
-            wanted = any(wants_sync(policy, promised, each.entry) for each in prepared) if durable is None else durable
-            return prepared, self._journal.sequence if wanted else -1
+            accepted = self._accept(drafts)
+            wanted = durable
+            if wanted is None:
+                policy, promised = self._services.sync, self._promised
+                wanted = any(wants_sync(policy, promised, each.type, each.code, each.kind) for each in accepted)
+            return accepted, self._journal.sequence if wanted else -1
 
     def settle(self, owed: int) -> None:
         """Commit the rows up to there, when any are owed, and wake who follows."""
         if owed >= 0:
             self._commit(owed)
         wake(self._directory)
-        self._checkpoint_when_due()
+        if self._journal.load >= CHECKPOINT_BYTES:
+            self._checkpoint_when_due()
 
-    def _accept(self, drafts: Sequence[Draft], elsewhere: Elsewhere) -> list[Prepared]:
+    def _accept(self, drafts: Sequence[Draft]) -> list[Accepted]:
         """Decide all, then write one frame; everything tentative is taken back when anything fails."""
-        table, head = self._source.table, (self._head, self._head_id)
-        count = len(table)
-        newest = self._newest
+        tip, elsewhere, header = self._tip, self._elsewhere, self.header
+        mark = tip.mark()
         try:
-            prepared = [self._accept_one(draft, elsewhere) for draft in drafts]
-            records = table.pending[count - table.base :]
+            accepted = tip.accept(header, drafts, elsewhere)
+            records = self._source.table.since(mark.rows)
             if records:
-                self._raise_header()
+                if header.format != FORMAT:
+                    self._raise_header()
                 self._journal.append(records)
                 self._groups.append(len(records))
         except BaseException:
-            self._source.cut(count)
-            self._head, self._head_id = head
-            self._newest = newest
+            tip.back_to(mark)
             raise
-        return prepared
-
-    def _accept_one(self, draft: Draft, elsewhere: Elsewhere) -> Prepared:
-        source = self._source
-        prepared = prepare(source, self.header, self._head_id, draft, now=self._now, elsewhere=elsewhere)
-        if prepared.held:
-            return prepared
-        if self._services.redacted_only:
-            check_redacted(self.header, (prepared.entry,), source)
-        number = len(source.table)
-        head = self._head
-        if prepared.outcome is Outcome.CONTINUED:
-            head = ref_to(number)
-        elif prepared.outcome is Outcome.LEAF_MOVED:
-            head = source.ref_of(source.find(prepared.head_after) if prepared.head_after else -1)
-        entry, parent = prepared.entry, prepared.parent_position
-        below_head = entry.parent == self._head_id
-        row = make_row(
-            source,
-            entry,
-            prepared.body,
-            parent,
-            head,
-            parent_ref=self._head if below_head else source.ref_of(parent),
-            before=self._context_of_head() if below_head else self._context_at(parent),
-            ts=self._stamp[1] if entry.ts is self._stamp[0] else ts_to_ns(entry.ts),
-            ref_of=source.ref_of,
-            context_at=self._context_at,
-        )
-        record = Record(encode_row(row), entry.envelope, entry.content)
-        source.push(record, entry.id)
-        self._head, self._head_id = head, prepared.head_after
-        if prepared.outcome is Outcome.CONTINUED:
-            self._head_context = (self._head_id, hash_of(row.context))
-        self._newest = self._newest.with_row(number, row)
-        return prepared
-
-    def _now(self) -> str:
-        now = self._services.host.clock.now_ns()
-        self._stamp = (ts_from_ns(now), now)
-        return self._stamp[0]
-
-    def _context_of_head(self) -> str:
-        known, context = self._head_context
-        return context if known == self._head_id else self._context_at(self._source.position_of_ref(self._head))
-
-    def _context_at(self, position: int) -> str:
-        source = self._source
-        if position < 0:
-            return EMPTY_CONTEXT_HASH
-        if position == source.base_count - 1:
-            return hash_of(self._journal.generation.base_context)
-        if position < source.base_count:
-            return context_hash_at(source, position)
-        return hash_of(source.context_digest(position))
+        finally:
+            if elsewhere.locked:
+                elsewhere.let_go()
+        return accepted
 
     def _raise_header(self) -> None:
         """Raise the header to this package's format before the frame that needs it, crash-safely (format.md §11)."""
-        if self.header.format == FORMAT:
-            return
         raised = raised_for_append(self._source, self.header)
         self._journal.forswear()  # a process that finds the new header before its name is durable has to sync it
         swap(self._services.host, self._services.tmp, f"{self._directory}/{HEADER_NAME}", encode_header(raised))
@@ -251,13 +197,13 @@ class Writer:
         with self._mutex:
             self._require_open()
             source = self._source
-            check_head_move(source, self._head_id, expected, to)
+            check_head_move(source, self._tip.head_id, expected, to)
             if self._mark == Mark.MIRROR:
                 raise MirrorError(
                     "the session is a mirror", where=self.session_id, next_step="fork it at that entry instead"
                 )
             ref = source.ref_of(source.find(to) if to else -1)
-            if ref != self._head:
+            if ref != self._tip.head:
                 self._append_special(RowCode.HEAD, 0, ref)
             owed = self._journal.sequence if durable else -1
         self.settle(owed)
@@ -268,29 +214,21 @@ class Writer:
         with self._mutex:
             self._require_open()
             if mark != self._mark:
-                self._append_special(RowCode.MARK, mark, self._head)
+                self._append_special(RowCode.MARK, mark, self._tip.head)
                 self._mark = mark
             sequence = self._journal.sequence
         self._commit(sequence)
 
-    def _push_special(self, code: RowCode, kind: int, head: int) -> Record:
-        now = self._services.host.clock.now_ns()
-        row = Row(NO_DIGEST, NO_DIGEST, NO_DIGEST, self._newest.special, head, 0, now, code, kind, 0, 0)
-        record = Record(encode_row(row), b"", b"")
-        self._newest = self._newest.with_row(self._source.push(record), row)
-        return record
-
     def _append_special(self, code: RowCode, kind: int, head: int) -> None:
-        number, newest = len(self._source.table), self._newest
-        record = self._push_special(code, kind, head)
+        mark = self._tip.mark()
+        record = self._tip.special(code, kind, head)
         try:
             self._journal.append((record,))
         except BaseException:
-            self._source.cut(number)
-            self._newest = newest
+            self._tip.back_to(mark)
             raise
         self._groups.append(1)
-        self._head, self._head_id = head, self._source.id_of_ref(head)
+        self._tip.move(head)
 
     # --- durability ---
 
@@ -303,15 +241,16 @@ class Writer:
         wake(self._directory)
 
     def _commit(self, sequence: int) -> None:
+        journal = self._journal
         with self._sync_mutex:
             with self._mutex:
                 self._require_open()
-                if self._journal.committed >= sequence:
+                if journal.committed >= sequence:
                     return
-                covered = self._journal.seal()
-            self._journal.sync()
+                covered = journal.seal()
+            journal.sync()
             with self._mutex:
-                self._journal.settle(covered)
+                journal.settle(covered)
                 self._witness()
 
     def witness(self) -> None:
@@ -320,8 +259,7 @@ class Writer:
             self._witness()
 
     def _witness(self) -> None:
-        entry = digest_of(self._head_id) if self._head_id else NO_DIGEST
-        self._journal.witness(self._head, entry)
+        self._journal.witness(self._tip.head, self._tip.head_digest)
 
     # --- checkpoint ---
 
@@ -347,15 +285,13 @@ class Writer:
 
     def _write_rows(self, taken: Sequence[Record], groups: int) -> None:
         old, table = self._journal.generation, self._source.table
-        tail = write_rows(
-            self._services.host.fs, self._directory, old, table.tail, [record.row for record in taken]
-        )
+        tail = write_rows(self._services.host.fs, self._directory, old, table.tail, [record.row for record in taken])
         with self._sync_mutex, self._mutex:
             self._require_open()
             self._next_generation(old.base + len(taken), tail, groups)
 
     def _checkpoint_when_due(self) -> None:
-        if self._journal.load < CHECKPOINT_BYTES or not self._services.background:
+        if not self._services.background:
             return
         with self._mutex:
             if self._lock is None or (self._thread is not None and self._thread.is_alive()):
@@ -365,15 +301,24 @@ class Writer:
 
     def _housekeep(self) -> None:
         """What the checkpoint thread does: a checkpoint, and packs merged if they have become many."""
+        self._await_pause()
         self.tidy()
         if self._may_go_on():
             self._services.merge(self._may_go_on, thorough=True)
 
+    def _await_pause(self) -> None:
+        """Let a burst of appends pass: they would wait for the interpreter that a checkpoint holds."""
+        seen = -1
+        while seen != self._journal.sequence and self._journal.load < BURST_BYTES:
+            seen = self._journal.sequence
+            if self._services.host.clock.wait(self._release, _PAUSE_S):
+                return
+
     def _may_go_on(self) -> bool:
         """Asked between slices of a merge: takes what came meanwhile into a checkpoint; False once a release waits."""
-        if self._journal.load >= CHECKPOINT_BYTES and not self._releasing:
+        if self._journal.load >= CHECKPOINT_BYTES and not self._release.is_set():
             self.tidy()
-        return not self._releasing
+        return not self._release.is_set()
 
     def tidy(self) -> None:
         """Checkpoint if that can be done now: what cannot be is done later, and only a failure that matters poisons."""
@@ -409,7 +354,7 @@ class Writer:
         with self._sync_mutex, self._mutex:
             table = self._source.table
             if lost:
-                self._push_special(RowCode.LOSS, 0, self._head)
+                self._tip.special(RowCode.LOSS, 0, self._tip.head)
                 self._groups.append(1)
             generation = self._journal.generation._replace(salt=self._services.host.entropy.take(8))
             self._journal.replace(generation, table.tail, in_groups(table.pending, self._groups))
@@ -422,13 +367,13 @@ class Writer:
         if self._lock is None:
             return
         try:
-            if self._services.host.process_id() == self._process and not self._journal.poisoned:
+            if self._process_id() == self._process and not self._journal.poisoned:
                 self._settle_down()
         finally:
             self._let_go()
 
     def _settle_down(self) -> None:
-        self._releasing = True
+        self._release.set()
         if self._thread is not None:
             self._thread.join()
         if self._journal.load >= RELEASE_BYTES:
