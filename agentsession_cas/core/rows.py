@@ -8,9 +8,10 @@ or at another place, is never taken for this one. 32 rows fill a block of 4 KiB;
 from __future__ import annotations
 
 import struct
-import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from agentsession_cas.core.facts import Code, Flag, Kind
 from agentsession_cas.errors import Corrupt
@@ -30,11 +31,13 @@ __all__ = [
     "RowCode",
     "decode_row",
     "encode_row",
+    "envelope_columns",
     "log_seed",
     "pack_row",
     "ref_to",
     "row_of_ref",
     "seal_row",
+    "sealed_count",
     "sealed_ok",
     "whole_rows",
 ]
@@ -116,10 +119,13 @@ class Newest(NamedTuple):
 
 
 _BODY: Final = struct.Struct("<32s32s32sIIIqBBHI")
+_COLUMNS: Final = struct.Struct("<32s32s32xI8xqB1xH8x")
 _CRC: Final = struct.Struct("<I")
 _NUMBER: Final = struct.Struct("<Q")
+_SEALED: Final = struct.Struct("<124sI")
+_number: Final = _NUMBER.pack
 _SEED: Final = struct.Struct("<16sI")
-assert _BODY.size + _CRC.size == ROW_SIZE
+assert _BODY.size + _CRC.size == _COLUMNS.size == _SEALED.size == ROW_SIZE
 
 
 def ref_to(number: int) -> int:
@@ -139,7 +145,7 @@ def whole_rows(count: int) -> int:
 
 def log_seed(birth: bytes, log: int) -> int:
     """What seeds the rows of log ``log`` of the session born as ``birth`` (16 bytes)."""
-    return zlib.crc32(_SEED.pack(birth, log))
+    return crc32(_SEED.pack(birth, log))
 
 
 pack_row: Final = _BODY.pack
@@ -159,9 +165,14 @@ def decode_row(data: bytes | memoryview, offset: int = 0) -> Row:
         raise Corrupt("a log row is cut short", where=f"offset {offset}") from error
 
 
+def envelope_columns(rows: memoryview) -> Iterator[tuple[bytes, bytes, int, int, int, int]]:
+    """Of sealed rows, one behind the other: ``entry``, ``content``, ``parent``, ``ts``, ``code`` and ``flags``."""
+    return _COLUMNS.iter_unpack(rows)
+
+
 def seal_row(body: bytes, number: int, seed: int) -> bytes:
     """The 128 bytes that row ``number`` has in a log: ``body`` and its checksum."""
-    return body + _CRC.pack(zlib.crc32(body, zlib.crc32(_NUMBER.pack(number), seed)))
+    return body + _CRC.pack(crc32(body, crc32(_NUMBER.pack(number), seed)))
 
 
 def sealed_ok(data: bytes | memoryview, offset: int, number: int, seed: int) -> bool:
@@ -169,5 +180,14 @@ def sealed_ok(data: bytes | memoryview, offset: int, number: int, seed: int) -> 
     end = offset + ROW_SIZE
     if end > len(data):
         return False
-    crc = zlib.crc32(data[offset : end - 4], zlib.crc32(_NUMBER.pack(number), seed))
+    crc = crc32(data[offset : end - 4], crc32(_NUMBER.pack(number), seed))
     return crc == int.from_bytes(data[end - 4 : end], "little")
+
+
+def sealed_count(data: bytes, number: int, seed: int) -> int:
+    """How many rows from ``number`` on, one behind the other in ``data``, are whole and :func:`sealed_ok`."""
+    count = len(data) // ROW_SIZE
+    for at, (body, crc) in enumerate(_SEALED.iter_unpack(memoryview(data)[: count * ROW_SIZE])):
+        if crc32(body, crc32(_number(number + at), seed)) != crc:
+            return at
+    return count

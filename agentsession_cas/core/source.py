@@ -7,12 +7,12 @@ root. A list in memory and a store's rows both are sources; bodies load when an 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Facts
 
-__all__ = ["EntrySource", "path_positions", "walk_back"]
+__all__ = ["EntrySource", "Enumerable", "every_entry", "path_positions", "walk_back"]
 
 
 class EntrySource(Protocol):
@@ -59,6 +59,21 @@ class EntrySource(Protocol):
 
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``; never for the universal root. Costs no walk."""
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """A source that gives its entries one after the other for less than one by one."""
+
+    def entries(self) -> Iterator[Entry]:
+        """Every entry there is now, in file order."""
+
+
+def every_entry(source: EntrySource) -> Iterator[Entry]:
+    """Every entry of a source as it is now, in file order."""
+    if isinstance(source, Enumerable):
+        return source.entries()
+    return (source.entry(position) for position in range(len(source)))
 
 
 def walk_back(source: EntrySource, position: int) -> Iterator[int]:

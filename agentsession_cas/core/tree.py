@@ -31,7 +31,7 @@ from agentsession_cas.core.links import superseded_by
 from agentsession_cas.core.memory import MemorySource
 from agentsession_cas.core.questions import Questions
 from agentsession_cas.core.request import record_response_bodies
-from agentsession_cas.core.source import EntrySource, path_positions
+from agentsession_cas.core.source import EntrySource, every_entry, path_positions
 from agentsession_cas.errors import AgentSessionError, BadTimestamp, NoEntry, ReadOnly
 
 __all__ = ["Appendable", "MemorySource", "Session", "TruncatedLine", "drafts_of", "no_clock"]
@@ -122,7 +122,7 @@ class Session(Questions):
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries in file order."""
-        return (self.source.entry(position) for position in range(len(self.source)))
+        return every_entry(self.source)
 
     def position(self, entry_id: str) -> int:
         """The position of an entry named by id or by ``legacy_id`` (format.md §11); -1 for "". Raises NoEntry."""

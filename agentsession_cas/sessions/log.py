@@ -20,7 +20,7 @@ from agentsession_cas.core.rows import (
     log_seed,
     row_of_ref,
     seal_row,
-    sealed_ok,
+    sealed_count,
     whole_rows,
 )
 from agentsession_cas.effects.host import Fs, OpenFile
@@ -187,12 +187,12 @@ class RowTable:
         if log is None:
             raise Closed("the session's files were let go", next_step="read the session again")
         data = log.pread(count * ROW_SIZE, first * ROW_SIZE)
-        for at in range(count):
-            if not sealed_ok(data, at * ROW_SIZE, first + at, self._seed):
-                raise Damaged(
-                    f"row {first + at} of the log fails its checksum",
-                    where=f"{log.path} offset {(first + at) * ROW_SIZE}",
-                )
+        sound = sealed_count(data, first, self._seed)
+        if sound < count:
+            raise Damaged(
+                f"row {first + sound} of the log fails its checksum",
+                where=f"{log.path} offset {(first + sound) * ROW_SIZE}",
+            )
         if len(self._pieces) >= _PIECES_MAX:
             self._pieces.pop(next(iter(self._pieces)), None)
         self._pieces[index] = data
@@ -202,8 +202,9 @@ class RowTable:
         """The sealed rows below the base, from the first on, so many whole ones at a time."""
         view = self._view
         for first in range(0, view.whole, PIECE_ROWS):
-            piece, _ = self.locate(first)
-            yield memoryview(piece)[: min(PIECE_ROWS, view.whole - first) * ROW_SIZE]
+            count = min(PIECE_ROWS, view.whole - first)
+            piece, _ = self.locate(first + count - 1)  # a piece read when the log was shorter lacks the last
+            yield memoryview(piece)[: count * ROW_SIZE]
         if view.tail:
             yield memoryview(view.tail)
 

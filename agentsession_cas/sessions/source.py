@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.ancestry import Ancestry
@@ -26,17 +28,19 @@ from agentsession_cas.core.rows import (
     REF_BASE,
     REF_ELSEWHERE,
     REF_ROOT,
+    ROW_SIZE,
     TS_BIT,
     Row,
     RowCode,
+    envelope_columns,
     ref_to,
     row_of_ref,
 )
 from agentsession_cas.core.source import EntrySource
-from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.errors import Corrupt
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.rowentry import RowEntry
 from agentsession_cas.sessions.rowmaker import digest_of
 
 __all__ = ["Prefix", "RowSource", "hash_of"]
@@ -154,25 +158,43 @@ class RowSource:
             return self._prefix.source.entry(self._prefix.positions[position])
         return self._own_entry(self.number(position))
 
+    def entries(self) -> Iterator[Entry]:
+        """Every entry there is now, in file order: as :meth:`entry` gives it, a piece of the log at a time."""
+        return chain(map(self.entry, range(self.base_count)), self._own_entries(len(self.table)))
+
+    def _own_entries(self, count: int) -> Iterator[Entry]:
+        """The entries among the first ``count`` rows."""
+        fetch = partial(self._objects.get, Space.CONTENTS)
+        before, before_id = -1, ""
+        number = 0
+        for rows in self.table.stored():
+            for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
+                if code in _TYPES and not flags & (PARENTS_BIT | TS_BIT):
+                    id_ = HASH_PREFIX + digest.hex()
+                    above = before_id if parent == before else self.id_of_ref(parent)
+                    yield RowEntry.of_row(id_, _TYPES[code], above, ts, content, fetch)
+                    before, before_id = ref_to(number), id_
+                elif code < RowCode.HEAD:
+                    yield self._own_entry(number)
+                number += 1
+        for rest in range(number, count):
+            if self.table.row(rest).code < RowCode.HEAD:
+                yield self._own_entry(rest)
+
     def _own_entry(self, number: int) -> Entry:
-        row = self.table.row(number)
-        load = self._loader(number, row)
+        row, fetch = self.table.row(number), self._fetcher(number)
         id_ = hash_of(row.entry)
         if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in _TYPES:
-            envelope = self._envelope(number, row)
-            return Entry.stored(
-                id_, envelope.type, envelope.parent, envelope.ts, envelope.content, load, parents=envelope.parents
-            )
-        return Entry.stored(
-            id_, _TYPES[row.code], self.id_of_ref(row.parent), ts_from_ns(row.ts), hash_of(row.content), load
-        )
+            type_, parent, parents, ts, content = self._envelope(number, row)
+            return Entry.stored(id_, type_, parent, ts, content, partial(fetch, row.content), parents=parents)
+        return RowEntry.of_row(id_, _TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
 
-    def _loader(self, number: int, row: Row) -> Callable[[], bytes]:
-        objects, digest = self._objects, row.content
+    def _fetcher(self, number: int) -> Callable[[bytes], bytes]:
+        """What gives the verified body of a row by its raw hash."""
         record = self.table.record(number)
         if record is not None:
-            return lambda: _checked(record.content, digest, f"row {number}")
-        return lambda: objects.get(Space.CONTENTS, digest)
+            return lambda digest: _checked(record.content, digest, f"row {number}")
+        return partial(self._objects.get, Space.CONTENTS)
 
     def _envelope(self, number: int, row: Row) -> Envelope:
         record = self.table.record(number)
