@@ -66,7 +66,11 @@ def ts_from_ns(ns: int) -> str:
     """The one spelling of a time given in nanoseconds since 1970. Raises BadTimestamp outside the years 0000–9999."""
     seconds, fraction = divmod(ns, _SECOND)
     text = _second_text(seconds)
-    return f"{text}.{fraction:09}".rstrip("0") + "Z" if fraction else text + "Z"
+    if fraction:
+        text += f".{str(_SECOND + fraction)[1:]}"  # all nine digits
+        if text[-1] == "0":
+            text = text.rstrip("0")
+    return text + "Z"
 
 
 @lru_cache(maxsize=256)
