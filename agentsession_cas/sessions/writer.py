@@ -35,7 +35,7 @@ from agentsession_cas.sessions.wake import wake
 __all__ = ["CHECKPOINT_BYTES", "RELEASE_BYTES", "Writer"]
 
 CHECKPOINT_BYTES: Final = 1 << 20
-"""A journal past this is checkpointed."""
+"""A journal past this is checkpointed as soon as appends pause."""
 BURST_BYTES: Final = 4 << 20
 """A journal past this is checkpointed though appends go on coming."""
 RELEASE_BYTES: Final = 256 * 1024
