@@ -12,6 +12,7 @@ from agentsession_cas.core.given import JsonObject, require
 from agentsession_cas.core.request import record_response_bodies
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.tree import Appendable, Session, drafts_of
+from agentsession_cas.sessions.plain import Accepted
 from agentsession_cas.sessions.services import Services
 from agentsession_cas.sessions.writer import Writer
 
@@ -56,16 +57,16 @@ class SessionWriter(Session):
         """Append entries that land whole or not at all, each seeing those before it (store.md A3)."""
         accepted, committed = self._writer.append_batch(drafts_of(entries), durable)
         self._follow()
-        return [_make(Result, (id_, outcome, committed, unresolved)) for id_, outcome, unresolved, *_ in accepted]
+        return _results(accepted, committed)
 
     def accept(self, entries: Iterable[Appendable], durable: bool | None = None) -> tuple[list[Result], int]:
         """:meth:`append_batch` without its sync: the results, true once :meth:`settle` was told of the rows they owe.
 
         That is -1 for none. Several batches may be accepted one after another and settled by the highest of theirs.
         """
-        prepared, owed = self._writer.accept(drafts_of(entries), durable)
+        accepted, owed = self._writer.accept(drafts_of(entries), durable)
         self._follow()
-        return [Result.of(each, durable=owed >= 0) for each in prepared], owed
+        return _results(accepted, owed >= 0), owed
 
     def settle(self, owed: int) -> None:
         """Make so many rows durable, -1 for none: at most one sync, shared with whoever waits for one."""
@@ -128,3 +129,7 @@ class SessionWriter(Session):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _results(accepted: Iterable[Accepted], durable: bool) -> list[Result]:
+    return [_make(Result, (id_, outcome, durable, unresolved)) for id_, outcome, unresolved, *_ in accepted]

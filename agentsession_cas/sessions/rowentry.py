@@ -6,15 +6,21 @@ such an entry are spelled, and its body is loaded, on first use; whatever was as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.facts import Code
 from agentsession_cas.core.identity import HASH_PREFIX
+from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns, ref_to
 from agentsession_cas.core.timestamps import ts_from_ns
+from agentsession_cas.sessions.log import RowTable
 
-__all__ = ["RowEntry"]
+__all__ = ["ROW_TYPES", "RowEntry", "row_entries"]
+
+ROW_TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
+"""Types by the code a row has of them."""
 
 
 class RowEntry(Entry):
@@ -58,3 +64,32 @@ class RowEntry(Entry):
 
 
 _new: Callable[[type[RowEntry]], RowEntry] = object.__new__
+
+
+def row_entries(
+    table: RowTable,
+    count: int,
+    fetch: Callable[[bytes], bytes],
+    id_of_ref: Callable[[int], str],
+    entry_of_row: Callable[[int], Entry],
+) -> Iterator[Entry]:
+    """The entries among the first ``count`` rows of a table, in order.
+
+    ``fetch`` gives the body of a row below the table's base by its raw hash, ``id_of_ref`` the id a reference names;
+    ``entry_of_row`` makes an entry that needs more than that, or lies in the journal.
+    """
+    before, before_id = -1, ""
+    number = 0
+    for rows in table.stored():
+        for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
+            if code in ROW_TYPES and not flags & (PARENTS_BIT | TS_BIT):
+                id_ = HASH_PREFIX + digest.hex()
+                above = before_id if parent == before else id_of_ref(parent)
+                yield RowEntry.of_row(id_, ROW_TYPES[code], above, ts, content, fetch)
+                before, before_id = ref_to(number), id_
+            elif code < RowCode.HEAD:
+                yield entry_of_row(number)
+            number += 1
+    for rest in range(number, count):
+        if table.row(rest).code < RowCode.HEAD:
+            yield entry_of_row(rest)

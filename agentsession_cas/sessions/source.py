@@ -28,11 +28,9 @@ from agentsession_cas.core.rows import (
     REF_BASE,
     REF_ELSEWHERE,
     REF_ROOT,
-    ROW_SIZE,
     TS_BIT,
     Row,
     RowCode,
-    envelope_columns,
     ref_to,
     row_of_ref,
 )
@@ -40,7 +38,7 @@ from agentsession_cas.core.source import EntrySource
 from agentsession_cas.errors import Corrupt
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
-from agentsession_cas.sessions.rowentry import RowEntry
+from agentsession_cas.sessions.rowentry import ROW_TYPES, RowEntry, row_entries
 from agentsession_cas.sessions.rowmaker import digest_of
 
 __all__ = ["Prefix", "RowSource", "hash_of"]
@@ -54,7 +52,6 @@ _CODE_COLUMN: Final = 29
 _CALL_COLUMN: Final = 30
 _NO_ENTRY: Final = -2
 _HANDLED: Final = frozenset({int(Code.DECISION), int(Code.DISPATCH)})
-_TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
 
 
 def hash_of(digest: bytes) -> str:
@@ -160,34 +157,17 @@ class RowSource:
 
     def entries(self) -> Iterator[Entry]:
         """Every entry there is now, in file order: as :meth:`entry` gives it, a piece of the log at a time."""
-        return chain(map(self.entry, range(self.base_count)), self._own_entries(len(self.table)))
-
-    def _own_entries(self, count: int) -> Iterator[Entry]:
-        """The entries among the first ``count`` rows."""
         fetch = partial(self._objects.get, Space.CONTENTS)
-        before, before_id = -1, ""
-        number = 0
-        for rows in self.table.stored():
-            for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
-                if code in _TYPES and not flags & (PARENTS_BIT | TS_BIT):
-                    id_ = HASH_PREFIX + digest.hex()
-                    above = before_id if parent == before else self.id_of_ref(parent)
-                    yield RowEntry.of_row(id_, _TYPES[code], above, ts, content, fetch)
-                    before, before_id = ref_to(number), id_
-                elif code < RowCode.HEAD:
-                    yield self._own_entry(number)
-                number += 1
-        for rest in range(number, count):
-            if self.table.row(rest).code < RowCode.HEAD:
-                yield self._own_entry(rest)
+        own = row_entries(self.table, len(self.table), fetch, self.id_of_ref, self._own_entry)
+        return chain(map(self.entry, range(self.base_count)), own)
 
     def _own_entry(self, number: int) -> Entry:
         row, fetch = self.table.row(number), self._fetcher(number)
         id_ = hash_of(row.entry)
-        if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in _TYPES:
+        if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in ROW_TYPES:
             type_, parent, parents, ts, content = self._envelope(number, row)
             return Entry.stored(id_, type_, parent, ts, content, partial(fetch, row.content), parents=parents)
-        return RowEntry.of_row(id_, _TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
+        return RowEntry.of_row(id_, ROW_TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
 
     def _fetcher(self, number: int) -> Callable[[bytes], bytes]:
         """What gives the verified body of a row by its raw hash."""

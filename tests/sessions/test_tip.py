@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas import Draft, SessionWriter, entry
-from agentsession_cas.errors import AgentSessionError
+from agentsession_cas.errors import AgentSessionError, CallIDRepeated
 from agentsession_cas.sessions import tip
 from agentsession_cas.sessions.tip import Tip
 from tests.helpers.legal import ticking_store
@@ -154,3 +154,12 @@ def test_a_conversation_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> N
         assert [each.type for each in session] == ["item"] * 5
         with pytest.raises(AssertionError, match="the long way"):
             session.append(entry.item(call))
+
+
+def test_a_batch_that_repeats_its_own_call_is_refused() -> None:
+    with ticking_store() as store, store.create(cwd="/") as session:
+        session.append(entry.user("first"))
+        calls = [entry.function_call("c", "t", "{}"), entry.user("between"), entry.function_call("c", "t", "{}")]
+        with pytest.raises(CallIDRepeated):
+            session.append_batch(calls)
+        assert len(session) == 1
