@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Any, Final
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.facts import Code
-from agentsession_cas.core.identity import HASH_PREFIX, hash_bytes
+from agentsession_cas.core.identity import hash_bytes
 from agentsession_cas.core.source import EntrySource, path_positions
 
-__all__ = [
-    "CONTRIBUTING",
-    "EMPTY_CONTEXT_HASH",
-    "Resolve",
-    "context_hash_at",
-    "next_context_hash",
-    "share_of",
-    "unasked",
-]
+__all__ = ["CONTRIBUTING", "EMPTY_CONTEXT_HASH", "Resolve", "context_hash_at", "next_context_hash"]
 
 EMPTY_CONTEXT_HASH: Final = hash_bytes(b"null")
 """The hash at the universal root, and at every entry before the first that contributes."""
@@ -44,41 +35,29 @@ CONTRIBUTING: Final = frozenset({Code.ITEM, Code.CONFIG, Code.COMPACTION, Code.B
 """The types that shape a context: below any other the hash stays."""
 
 
-def share_of(type_: str, body: Mapping[str, Any], content_hash: str) -> str:
-    """The hash that stands for a body in a context hash: its own, where nothing has to be left out.
-
-    "" where the body alone has none: a compaction, and every type that contributes nothing.
-    """
-    left_out = _LEFT_OUT.get(type_)
-    if left_out is None or type_ == "compaction":
-        return ""
-    if left_out.isdisjoint(body):
-        return content_hash
-    return hash_bytes(canonical({name: value for name, value in body.items() if name not in left_out}))
-
-
 def next_context_hash(
-    parent_hash: str, type_: str, body: Mapping[str, Any], share: str, resolve: Resolve
+    parent_hash: str, type_: str, body: Mapping[str, Any], content_hash: str, resolve: Resolve
 ) -> str:
     """The context hash of an entry below one whose own is ``parent_hash`` (:data:`EMPTY_CONTEXT_HASH` below the root).
 
-    ``share`` is the body's (:func:`share_of`). ``resolve`` is asked for a compaction's ``first_kept`` alone. Raises
-    BadJSON for a body no line can hold.
+    ``content_hash`` is the body's own: it stands where nothing has to be left out. ``resolve`` is asked for a
+    compaction's ``first_kept`` alone. Raises BadJSON for a body no line can hold.
     """
-    if share:
-        return HASH_PREFIX + sha256(f'["{parent_hash}","{type_}","{share}"]'.encode()).hexdigest()
-    if type_ != "compaction":
+    left_out = _LEFT_OUT.get(type_)
+    if left_out is None:
         return parent_hash
-    left_out = _LEFT_OUT[type_]
+    if type_ != "compaction" and left_out.isdisjoint(body):
+        return _chained(parent_hash, type_, content_hash)
     content = {name: value for name, value in body.items() if name not in left_out}
-    first_kept = body.get("first_kept")
-    found = resolve(first_kept) if isinstance(first_kept, str) else None
-    content["first_kept"] = None if found is None else list(found)
-    return next_context_hash(parent_hash, "compaction", body, hash_bytes(canonical(content)), resolve)
+    if type_ == "compaction":
+        first_kept = body.get("first_kept")
+        found = resolve(first_kept) if isinstance(first_kept, str) else None
+        content["first_kept"] = None if found is None else list(found)
+    return _chained(parent_hash, type_, hash_bytes(canonical(content)))
 
 
-def unasked(entry_id: str) -> None:
-    """A :data:`Resolve` for what is no compaction: nothing else names where what is kept begins."""
+def _chained(parent_hash: str, type_: str, content_hash: str) -> str:
+    return hash_bytes(f'["{parent_hash}","{type_}","{content_hash}"]'.encode())
 
 
 def context_hash_at(source: EntrySource, position: int) -> str:
@@ -97,7 +76,6 @@ def context_hash_at(source: EntrySource, position: int) -> str:
     for at in path:
         if source.facts(at).code in CONTRIBUTING:
             entry = source.entry(at)
-            share = share_of(entry.type, entry.body, entry.content_hash)
-            current = next_context_hash(current, entry.type, entry.body, share, resolve)
+            current = next_context_hash(current, entry.type, entry.body, entry.content_hash, resolve)
         hashes.append(current)
     return current

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from agentsession_cas.core.contexthash import CONTRIBUTING, EMPTY_CONTEXT_HASH, next_context_hash, share_of
+from agentsession_cas.core.contexthash import CONTRIBUTING, EMPTY_CONTEXT_HASH, next_context_hash
 from agentsession_cas.core.source import EntrySource
 
 __all__ = ["ContextHashes"]
@@ -54,5 +54,4 @@ class ContextHashes:
                 return None
             return self.at(found), source.entry(found).type
 
-        share = share_of(entry.type, entry.body, entry.content_hash)
-        return next_context_hash(before, entry.type, entry.body, share, resolve)
+        return next_context_hash(before, entry.type, entry.body, entry.content_hash, resolve)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from agentsession_cas.core.accept import Making
-from agentsession_cas.core.contexthash import Resolve, next_context_hash, share_of, unasked
+from agentsession_cas.core.contexthash import next_context_hash
 from agentsession_cas.core.entry import Entry
-from agentsession_cas.core.facts import Code
 from agentsession_cas.core.rows import PARENTS_BIT, REF_ELSEWHERE, REF_ROOT, TS_BIT, Row
 
 __all__ = ["RowTree", "digest_of", "make_row"]
@@ -65,18 +64,13 @@ def make_row(
         found = source.find(named)
         target = ref_of(found) if found >= 0 else REF_ELSEWHERE
     digests = made.digests if made is not None else digest_of(entry.id) + digest_of(entry.content_hash)
-    share = share_of(entry.type, body, entry.content_hash)
-    resolve = _resolver(source, parent, context_at) if code is Code.COMPACTION else unasked
-    context = digest_of(next_context_hash(before, entry.type, body, share, resolve))
-    return _make(
-        Row, (digests[:32], digests[32:], context, parent_ref, head, target, ts, int(code), int(kind), flags, call)
-    )
 
-
-def _resolver(source: EntrySource, parent: int, context_at: Callable[[int], str]) -> Resolve:
     def on_path(entry_id: str) -> tuple[str, str] | None:
         """What a compaction's ``first_kept`` names, when that is on the path."""
         found = source.find(entry_id)
         return (context_at(found), source.entry(found).type) if source.is_above(found, parent) else None
 
-    return on_path
+    context = digest_of(next_context_hash(before, entry.type, body, entry.content_hash, on_path))
+    return _make(
+        Row, (digests[:32], digests[32:], context, parent_ref, head, target, ts, int(code), int(kind), flags, call)
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at, next_context_hash, share_of
+from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at, next_context_hash
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.memory import MemorySource
 from tests.helpers.paths import reference
@@ -127,10 +127,9 @@ def test_next_asks_for_first_kept_alone() -> None:
         return None
 
     for type_ in ("item", "config", "branch_summary", "response", "acme:x"):
-        next_context_hash(EMPTY_CONTEXT_HASH, type_, body, share_of(type_, body, sha(body)), resolve)
+        next_context_hash(EMPTY_CONTEXT_HASH, type_, body, sha(body), resolve)
     assert asked == []
-    share = share_of("compaction", body, sha(body))
-    next_context_hash(EMPTY_CONTEXT_HASH, "compaction", body, share, resolve)
+    next_context_hash(EMPTY_CONTEXT_HASH, "compaction", body, sha(body), resolve)
     assert asked == ["x"]
 
 
