@@ -11,32 +11,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.given import require
-from agentsession_cas.core.identity import ROOT
 from agentsession_cas.core.tree import Session
 from agentsession_cas.errors import BadInput, NoRef, NoSession, RefMoved
 from agentsession_cas.history.batch import Batch, Message, Receipt
+from agentsession_cas.history.casreading import MESSAGE, RECEIPT, CasReading
 from agentsession_cas.history.encoding import encode
 from agentsession_cas.history.ids import ConversationId
 from agentsession_cas.history.memory import check_retry, closed
+from agentsession_cas.history.protocols import Note, Reading, sealed
+from agentsession_cas.maintenance.freeze import freeze
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.reffile import RefTarget
 from agentsession_cas.store import Store
 
-__all__ = ["CasStore", "messages_of"]
+__all__ = ["CasStore"]
 
 _OPEN: Final = "history/"
 _CLOSED: Final = "history-closed/"
 _HEADER_MEMBER: Final = "history:conversation"
-_APPEND: Final = "history:append"
-_RECEIPT: Final = "history:receipt"
-_MESSAGE: Final = "history:message"
-_NO_TIME: Final = "1970-01-01T00:00:00Z"
 _WAIT_S: Final = 30.0
 
 
@@ -70,7 +69,9 @@ class CasStore:
         return Receipt.of(batch)
 
     def _land(self, session: SessionWriter, batch: Batch, key: Entry) -> None:
-        receipt = Draft(_RECEIPT, {"append_id": str(batch.append_id), "digest": batch.digest}, parent=key.id)
+        count = CasReading(session).count() + len(batch)
+        body = {"append_id": str(batch.append_id), "digest": batch.digest, "messages": count}
+        receipt = Draft(RECEIPT, body, parent=key.id)
         try:
             session.append_batch([*map(_as_item, batch.messages), key, receipt], durable=True)
         except BadInput:
@@ -85,14 +86,7 @@ class CasStore:
 
     def read(self, conversation: str) -> list[Message]:
         """The messages in stored order, a copy; none for an unknown or a closed conversation."""
-        checked = ConversationId(conversation)
-        if self._is_closed(checked):
-            return []
-        try:
-            session = self._store.read(self._store.resolve_ref(_OPEN + _hex(checked)).session)
-        except (NoRef, NoSession):
-            return []
-        return messages_of(session)
+        return list(self.reading(conversation).tail())[::-1]
 
     def conversations(self) -> list[str]:
         """The ids of those open, sorted."""
@@ -103,6 +97,45 @@ class CasStore:
             if header is not None and ref.name.removeprefix(_OPEN) not in gone:
                 found.add(str(header.members().get(_HEADER_MEMBER, "")))
         return sorted(found - {""})
+
+    def _session(self, conversation: str) -> Session | None:
+        """The session as it is now; None for an unknown or a closed conversation."""
+        checked = ConversationId(conversation)
+        if self._is_closed(checked):
+            return None
+        try:
+            return self._store.read(self._store.resolve_ref(_OPEN + _hex(checked)).session)
+        except (NoRef, NoSession):
+            return None
+
+    # --- a transcript ---
+
+    def reading(self, conversation: str) -> Reading:
+        """A conversation as it is now."""
+        return CasReading(self._session(conversation))
+
+    def keep(self, conversation: str, notes: Sequence[Note]) -> None:
+        """Keep notes as one step, durably. Raises ConversationClosed, SessionLocked."""
+        checked = ConversationId(conversation)
+        self._require_open(checked)
+        with self._held(checked) as session:
+            if self._is_closed(checked):
+                session.close()
+                self._remove(checked)
+                raise closed(checked)
+            session.append_batch([sealed(note.kind, note.body) for note in notes], durable=True)
+
+    def freeze(self, conversation: str, start: int, end: int) -> str:
+        """Put messages ``start`` to before ``end`` into a pack of the highest compression; the name of its file.
+
+        They are read as before; what they took elsewhere goes with the next repack. Raises StoreLocked, SessionLocked.
+        """
+        checked = ConversationId(conversation)
+        self._require_open(checked)
+        with self._held(checked) as session:
+            session.checkpoint()
+            contents = CasReading(session).contents(start, end)
+        return freeze(self._store.layout, self._store.objects, contents)
 
     # --- closing ---
 
@@ -137,35 +170,20 @@ class CasStore:
             raise closed(conversation)
 
 
-def messages_of(session: Session) -> list[Message]:
-    """The messages on the path of a session's head."""
-    return [found for entry in session.path() if (found := _message_of(entry)) is not None]
-
-
-def _message_of(entry: Entry) -> Message | None:
-    if entry.type == "item":
-        item: Message = entry.body["item"]
-        return item
-    if entry.type == _MESSAGE:
-        message: Message = json.loads(entry.body["text"])
-        return message
-    return None
-
-
 def _hex(conversation: str) -> str:
     return hashlib.sha256(conversation.encode()).hexdigest()
 
 
 def _key_of(batch: Batch) -> Entry:
     """The entry whose presence says that an append id was used."""
-    return Entry.seal(_APPEND, {"append_id": str(batch.append_id)}, ROOT, _NO_TIME, ())
+    return sealed("append", {"append_id": str(batch.append_id)})
 
 
 def _digest_under(session: Session, key: Entry) -> str | None:
     if session.source.find(key.id) < 0:
         return None
     receipts = [session.entry(each) for each in session.children(key.id)]
-    return next(str(each.body["digest"]) for each in receipts if each.type == _RECEIPT)
+    return next(str(each.body["digest"]) for each in receipts if each.type == RECEIPT)
 
 
 def _as_item(message: Message) -> Draft:
@@ -178,4 +196,4 @@ def _as_item(message: Message) -> Draft:
 
 
 def _as_text(message: Message) -> Draft:
-    return Draft(_MESSAGE, {"text": encode(message).decode()})
+    return Draft(MESSAGE, {"text": encode(message).decode()})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agentsession_cas.core.given import require
 from agentsession_cas.errors import AppendConflict, ConversationClosed
 from agentsession_cas.history.batch import Batch, Message, Receipt
 from agentsession_cas.history.ids import ConversationId
+from agentsession_cas.history.protocols import Note, Notes, Placed, Reading, note_id
 
 __all__ = ["MemoryStore", "check_retry", "closed"]
 
@@ -17,6 +21,7 @@ __all__ = ["MemoryStore", "check_retry", "closed"]
 class _Conversation:
     batches: list[Batch] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, Note] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -57,7 +62,65 @@ class MemoryStore:
     def conversations(self) -> list[str]:
         """The ids of those open, sorted."""
         with self._mutex:
-            return sorted(self._open)
+            return sorted(id for id, held in self._open.items() if held.batches)
+
+    # --- a transcript ---
+
+    def reading(self, conversation: str) -> Reading:
+        """A conversation as it is now."""
+        with self._mutex:
+            held = self._open.get(ConversationId(conversation), _Conversation())
+            batches, notes = list(held.batches), list(held.notes.items())
+        return _MemoryReading([message for batch in batches for message in batch.messages], notes)
+
+    def keep(self, conversation: str, notes: Sequence[Note]) -> None:
+        """Keep notes as one step."""
+        checked = ConversationId(conversation)
+        with self._mutex:
+            if checked in self._closed:
+                raise closed(checked)
+            held = self._open.setdefault(checked, _Conversation())
+            for note in notes:
+                held.notes.setdefault(note_id(note), Note(note.kind, json.loads(json.dumps(note.body))))
+
+    def freeze(self, conversation: str, start: int, end: int) -> str:
+        """Nothing: memory has no colder place."""
+        del conversation, start, end
+        return ""
+
+
+class _MemoryReading:
+    """Messages and notes, as they were."""
+
+    def __init__(self, messages: list[Message], notes: list[tuple[str, Note]]) -> None:
+        self._messages = messages
+        self._notes = notes
+
+    def count(self) -> int:
+        return len(self._messages)
+
+    def tail(self) -> Iterator[Message]:
+        return reversed(self._messages)
+
+    def range(self, start: int, end: int) -> list[Message]:
+        return self._messages[max(start, 0) : max(end, 0)]
+
+    def notes(self, kind: str, start: int = 0) -> Notes:
+        found = (note for _, note in self._notes[start:])
+        return Notes([copy.deepcopy(note.body) for note in found if note.kind == kind], len(self._notes))
+
+    def latest(self, kind: str) -> Placed | None:
+        return self._last(lambda _, note: note.kind == kind)
+
+    def note(self, kind: str, id: str, place: int = -1) -> Placed | None:
+        del place
+        return self._last(lambda held, note: held == id and note.kind == kind)
+
+    def _last(self, wanted: Callable[[str, Note], bool]) -> Placed | None:
+        for place in range(len(self._notes) - 1, -1, -1):
+            if wanted(*self._notes[place]):
+                return Placed(copy.deepcopy(self._notes[place][1].body), place)
+        return None
 
 
 def check_retry(batch: Batch, digest: str | None) -> bool:
