@@ -22,7 +22,16 @@ from agentsession_cas.effects.durable import remove_tree
 from agentsession_cas.errors import Corrupt, NoFile
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.repack import repacking
-from agentsession_cas.maintenance.sweep_plan import DIGEST, SWEPT, DeadFile, DeadInPack, Plan, find_dead, plan_sweep
+from agentsession_cas.maintenance.sweep_plan import (
+    DIGEST,
+    SWEPT,
+    Dead,
+    DeadFile,
+    DeadInPack,
+    Plan,
+    find_dead,
+    plan_sweep,
+)
 from agentsession_cas.maintenance.sweep_roots import Roots
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.prune import prune_loose, replace_pack, write_pruned
@@ -44,7 +53,7 @@ REF_LOG_NS: Final = 90 * 86400 * 10**9
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep took away; in a dry run, what it would.
+    """What a sweep took away; in a dry run, what it would, about.
 
     ``objects`` counts copies of dead objects, ``young`` those that stay until they are older, ``size`` the bytes freed.
     ``removed`` and ``rewritten`` are stems of packs, ``kept`` those of packs that could not be read through. ``trash``
@@ -62,6 +71,16 @@ class SweepReport:
     trash: int = 0
     tmp: int = 0
     ref_logs: int = 0
+
+    def foresee(self, plan: Plan, tied: int) -> None:
+        """Say what a plan comes to, and the pieces that are tied to what goes: all of them, unless something stays."""
+        packs = [*plan.whole, *plan.partly]
+        self.loose = sum(len(digests) for digests in plan.loose.values()) // DIGEST
+        self.objects = sum(each.dead_count for each in packs) + self.loose + (0 if plan.young else tied)
+        self.young = plan.young
+        self.size = plan.loose_size + sum(each.dead_size for each in packs)
+        self.removed = [each.pack.stem for each in plan.whole]
+        self.rewritten = [each.pack.stem for each in plan.partly]
 
     def to_json(self) -> dict[str, Any]:
         """The ``sweep`` shape: counts, bytes, and the packs that were kept."""
@@ -95,44 +114,37 @@ def sweep(
     """
     tell = progress or _tell_nobody
     before_ns = layout.host.clock.now_ns() - int(grace_s * 1e9)
+    report = SweepReport(dry_run)
     with repacking(layout):
         work = _Sweep(layout, objects, wait_s)
-        dead = find_dead(layout.host.fs, objects, work.roots.mark(tell), tell)
-        if dry_run:
-            report = _foreseen(plan_sweep(dead, work.age_of, before_ns))
-            work.empty(report)
-            return report
-        report = SweepReport(dry_run=False)
-        with work.alone() as late:
-            dead.spare(late)
-            plan = plan_sweep(dead, work.age_of, before_ns)
-            report.young = plan.young
-            work.empty(report)
-            work.delete(plan, report)
-        while plan.partly:
-            work.rewrite(plan.partly, report)
-        if report.removed or report.rewritten:
-            work.moves.drop_dictionaries()
-        return report
+        while _round(work, before_ns, report, tell):
+            continue
+    return report
+
+
+def _round(work: _Sweep, before_ns: int, report: SweepReport, tell: Callable[[int, int], None]) -> bool:
+    """Mark, plan and delete; whether another round would find more: pieces that were tied to what went."""
+    dead = work.find_dead(tell)
+    if report.dry_run:
+        work.empty(report)
+        report.foresee(plan_sweep(dead, work.age_of, before_ns), dead.tied)
+        return False
+    before = report.objects
+    with work.alone() as late:
+        dead.spare(late)
+        plan = plan_sweep(dead, work.age_of, before_ns)
+        report.young = plan.young
+        work.empty(report)
+        work.delete(plan, report)
+    while plan.partly:
+        work.rewrite(plan.partly, report)
+    if report.objects > before:
+        work.moves.drop_dictionaries()
+    return dead.tied > 0 and report.objects > before
 
 
 def _tell_nobody(done: int, total: int) -> None:
     """Nobody watches."""
-
-
-def _foreseen(plan: Plan) -> SweepReport:
-    """What a plan comes to."""
-    packs = [*plan.whole, *plan.partly]
-    loose = sum(len(digests) for digests in plan.loose.values()) // DIGEST
-    return SweepReport(
-        True,
-        sum(each.dead_count for each in packs) + loose,
-        plan.young,
-        loose,
-        plan.loose_size + sum(each.dead_size for each in packs),
-        [each.pack.stem for each in plan.whole],
-        [each.pack.stem for each in plan.partly],
-    )
 
 
 class _Sweep:
@@ -144,8 +156,18 @@ class _Sweep:
         self._objects = objects
         self._wait_s = wait_s
         self._refs = RefDatabase(layout.host, layout.root, layout.tmp)
-        self.roots: Final = Roots(layout, objects, self._refs)
+        self._roots = Roots(layout, objects, self._refs)
+        self._written: set[str] = set()
         self.moves: Final = objects.consolidator(nullcontext)
+
+    def find_dead(self, tell: Callable[[int, int], None]) -> Dead:
+        """What is dead, told beside whoever writes; what was written anew just now is as old as it was."""
+        self._roots = Roots(self._layout, self._objects, self._refs)
+        dead = find_dead(self._fs, self._objects, self._roots.mark(tell), tell)
+        for each in dead.packs:
+            if each.pack.stem in self._written:
+                each.file = each.file._replace(mtime_ns=0)
+        return dead
 
     def age_of(self, space: Space, digest: bytes) -> DeadFile:
         """The file of a loose object."""
@@ -156,7 +178,7 @@ class _Sweep:
     def alone(self) -> Iterator[set[int]]:
         """Hold the store alone; gives the marks of what has come to be needed. What is not needed durably is not."""
         with self._layout.alone(self._wait_s):
-            late = self.roots.mark(_tell_nobody)
+            late = self._roots.mark(_tell_nobody)
             self._make_absences_durable()
             if not late.pieces:
                 raise Corrupt("a body that has come meanwhile does not read", where=self._layout.root, next_step=_FSCK)
@@ -164,7 +186,7 @@ class _Sweep:
 
     def _make_absences_durable(self) -> None:
         """Sync which sessions and refs there are, and the files of those sessions that changed meanwhile."""
-        for directory in self.roots.changed:
+        for directory in self._roots.changed:
             with suppress(NoFile):
                 self._fs.sync_dir(directory)
         for top in (self._layout.sessions, self._layout.trash, self._refs.directory):
@@ -204,12 +226,12 @@ class _Sweep:
         if not plan.whole and not any(plan.loose.values()):
             return
         self._begin()
-        report.removed = self.moves.remove([each.pack for each in plan.whole])
+        report.removed += self.moves.remove([each.pack for each in plan.whole])
         report.objects += sum(each.dead_count for each in plan.whole)
         report.size += sum(each.file.size for each in plan.whole)
-        for space in SWEPT:
-            report.loose += prune_loose(self.moves, space, plan.loose_digests(space))
-        report.objects += report.loose
+        loose = sum(prune_loose(self.moves, space, plan.loose_digests(space)) for space in SWEPT)
+        report.loose += loose
+        report.objects += loose
         report.size += plan.loose_size
 
     def _begin(self) -> None:
@@ -231,6 +253,7 @@ class _Sweep:
                 if each not in spared:
                     self._begin()
                     replace_pack(self.moves, each.pack, writer, stem)
+                    self._written.add(stem)
                     report.rewritten.append(each.pack.stem)
                     report.objects += each.dead_count
                     report.size += each.dead_size

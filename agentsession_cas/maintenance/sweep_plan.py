@@ -17,6 +17,7 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.packindex import Index, key_of
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, DiskError, NoObject
+from agentsession_cas.maintenance.sweep_pieces import Tied
 from agentsession_cas.maintenance.sweep_roots import Needs
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.packs import Pack
@@ -68,10 +69,14 @@ class DeadInPack:
 
 @dataclass(slots=True)
 class Dead:
-    """Every dead object there is: packs with some, and of each space the digests of loose ones, end to end."""
+    """Every dead object there is: packs with some, and of each space the digests of loose ones, end to end.
+
+    ``tied`` are the pieces that are left out until dead bodies are gone.
+    """
 
     packs: list[DeadInPack] = field(default_factory=list)
     loose: dict[Space, bytearray] = field(default_factory=dict)
+    tied: int = 0
 
     def spare(self, marks: set[int]) -> None:
         """Objects with these marks are not dead after all."""
@@ -123,20 +128,27 @@ class _Sifted:
             ref = index.table.block(number)
             self._spaces[ref.first : ref.first + ref.objects] = bytes([ref.space]) * ref.objects
 
-    def sift(self, part: int, living: set[int], found: set[int]) -> None:
-        """Note which objects of a part are dead; ``found`` takes the marks of the others."""
-        spaces, dead = self._spaces, self.dead
+    def sift(self, part: int, living: set[int], found: set[int], tied: Tied) -> int:
+        """Note which objects of a part are dead; ``found`` takes the marks of the living. How many are tied."""
+        spaces, dead, held = self._spaces, self.dead, 0
         for key, number in self._index.rows(part):
             mark = mark_of_key(spaces[number], key)
             if mark in living:
                 found.add(mark)
+            elif tied.stays(mark, self.pack.stem):
+                held += 1
             elif spaces[number] in self._swept:
                 dead[number] = 1
+        return held
 
 
 def find_dead(fs: Fs, objects: ObjectDatabase, needs: Needs, tell: Callable[[int, int], None]) -> Dead:
-    """Every object that is not marked. Raises NoObject when one that has to be there is not, DiskError."""
+    """Every object that is not marked, but for pieces that are tied.
+
+    Raises NoObject when one that has to be there is not, DiskError.
+    """
     swept = SWEPT if needs.pieces else tuple(space for space in SWEPT if space is not Space.PIECES)
+    tied = needs.tied
     sound = {pack.stem for pack in objects.sound_packs()}
     sifted: list[_Sifted] = []
     for pack in objects.packs():
@@ -148,12 +160,14 @@ def find_dead(fs: Fs, objects: ObjectDatabase, needs: Needs, tell: Callable[[int
         living = must | needs.kept.part(part)
         found: set[int] = set()
         for each in sifted:
-            each.sift(part, living, found)
-        for space in Space:
+            dead.tied += each.sift(part, living, found, tied)
+        for space in SWEPT:
             for digest in objects.loose_fan(space, part):
                 mark = mark_of_key(space, key_of(digest))
                 if mark in living:
                     found.add(mark)
+                elif tied.stays(mark, ""):
+                    dead.tied += 1
                 elif space in swept:
                     dead.loose[space] += digest
         if must - found:

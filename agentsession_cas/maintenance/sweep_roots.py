@@ -24,6 +24,7 @@ from agentsession_cas.core.pieces import names_in
 from agentsession_cas.core.rows import ROW_SIZE, RowCode
 from agentsession_cas.errors import Corrupt, NoFile, NoObject, NoSession
 from agentsession_cas.layout import Layout, session_id_of
+from agentsession_cas.maintenance.sweep_pieces import Tied
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.log import RowTable
@@ -38,6 +39,7 @@ _CONTENT_WORD: Final = 4
 _FACTS_WORD: Final = 14
 """The eight bytes of a row with its code in the highest but three and its flags in the lowest two."""
 _FLAGS_SWAPPED: Final = (Flag.BLOBS & 0xFF) << 8
+_PACK_ENDING: Final = ".pack"
 _MEMO: Final = 0x0F
 """An entry of a path is remembered when these bits of its id are zero: one in sixteen."""
 
@@ -56,12 +58,14 @@ class _Seen(NamedTuple):
 class Needs(NamedTuple):
     """What a marking found: ``needed`` has to be in the store; ``kept`` is not missed when it is not.
 
-    ``pieces`` says whether the pieces among them are all that is needed of these.
+    ``pieces`` says whether the pieces among them are all that is needed of these, ``tied`` are the ones that bodies
+    name which the first marking left unmarked.
     """
 
     needed: Marks
     kept: Marks
     pieces: bool = True
+    tied: Tied = Tied()
 
 
 class Roots:
@@ -217,12 +221,16 @@ class Roots:
 class _Pieces:
     """The bodies that lie without their pieces, and the pieces they need: each file is read once.
 
-    Bodies of one part of the marks lie in one array: a mark, how many pieces, and the mark of each.
+    Bodies of one part of the marks lie in one array: a mark, the number of the pack it lies in (0 for a file), how many
+    pieces, and the key of each.
     """
 
     def __init__(self, objects: ObjectDatabase) -> None:
         self._objects = objects
         self._read: set[str] = set()
+        self._stems = [""]
+        self._lies_in = 0
+        self._tied: Tied | None = Tied()
         self._bodies = [array("Q") for _ in range(PARTS)]
 
     def mark(self, needs: Needs) -> Needs:
@@ -231,23 +239,36 @@ class _Pieces:
             for body in self._objects.skeletons(self._is_new):
                 keys = [key_of(piece) for piece in names_in(body).pieces]
                 mark = mark_of_key(Space.CONTENTS, key_of(body.digest))
-                self._bodies[body.digest[0]].extend((mark, len(keys), *keys))
+                self._bodies[body.digest[0]].extend((mark, self._lies_in, len(keys), *keys))
         except Corrupt:
             needs = needs._replace(pieces=False)
+        tied, self._tied = self._tied, None
         for part, bodies in enumerate(self._bodies):
             if bodies:
                 needed, kept = needs.needed.part(part), needs.kept.part(part)
-                at = 0
-                while at < len(bodies):
-                    end = at + 2 + bodies[at + 1]
-                    if bodies[at] in needed:
-                        needs.needed.add_keys(Space.PIECES, bodies[at + 2 : end])
-                    elif bodies[at] in kept:
-                        needs.kept.add_keys(Space.PIECES, bodies[at + 2 : end])
-                    at = end
-        return needs
+                for mark, lies_in, pieces in _split(bodies):
+                    if mark in needed:
+                        needs.needed.add_keys(Space.PIECES, pieces)
+                    elif mark in kept:
+                        needs.kept.add_keys(Space.PIECES, pieces)
+                    elif tied is not None:
+                        tied.tie(pieces, self._stems[lies_in])
+        return needs._replace(tied=tied) if tied is not None else needs
 
     def _is_new(self, path: str) -> bool:
         new = path not in self._read
         self._read.add(path)
+        self._lies_in = 0
+        if new and path.endswith(_PACK_ENDING):
+            self._stems.append(path.rpartition("/")[2].removesuffix(_PACK_ENDING))
+            self._lies_in = len(self._stems) - 1
         return new
+
+
+def _split(bodies: array[int]) -> Iterator[tuple[int, int, array[int]]]:
+    """Mark, number of the pack and keys of the pieces of each body."""
+    at = 0
+    while at < len(bodies):
+        end = at + 3 + bodies[at + 2]
+        yield bodies[at], bodies[at + 1], bodies[at + 3 : end]
+        at = end

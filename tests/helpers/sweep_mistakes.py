@@ -17,7 +17,8 @@ from agentsession_cas.exchange import forks
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance import sweep
 from agentsession_cas.maintenance.sweep import _Sweep
-from agentsession_cas.maintenance.sweep_roots import Roots
+from agentsession_cas.maintenance.sweep_pieces import Tied
+from agentsession_cas.maintenance.sweep_roots import Roots, _Pieces
 from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.sessions.services import HeldElsewhere
@@ -168,7 +169,17 @@ def pins_not_heeded(patch: Patch) -> None:
 
 def blobs_not_marked(patch: Patch) -> None:
     """Blobs go though bodies name them."""
-    patch.setattr(Roots, "_mark_named", lambda *_: None)
+    patch.setattr(Roots, "_mark_blobs", lambda *_: None)
+
+
+def pieces_not_marked(patch: Patch) -> None:
+    """Bodies lose their large strings."""
+    patch.setattr(_Pieces, "mark", lambda _, needs: needs)
+
+
+def pieces_not_tied(patch: Patch) -> None:
+    """A power cut may bring back a body without its large strings."""
+    patch.setattr(Tied, "stays", lambda *_: False)
 
 
 def origin_forked_without_anchoring(patch: Patch) -> None:
@@ -206,6 +217,12 @@ def changes_not_marked(patch: Patch) -> None:
     patch.setattr(_Sweep, "alone", alone)
 
 
+def late_pieces_not_marked(patch: Patch) -> None:
+    """The same, of the large strings of a body that came to be needed."""
+    sound = _Pieces.mark
+    patch.setattr(_Pieces, "mark", lambda self, needs: sound(self, needs) if self._tied is not None else needs)
+
+
 def blob_looked_up_without_the_lock(patch: Patch) -> None:
     """An append names a blob that it saw, and that is gone."""
 
@@ -219,7 +236,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     make.__name__: Mistake(make, scene)
     for make, scene in (
         (absence_not_synced, deleted_in_part),
-        (trash_emptied_before_the_sync, deleted_in_part),
+        (trash_emptied_before_the_sync, lambda: deleted_in_part(60, start=1)),
         (replacement_not_synced, lambda: cut_short(swept, 40, "/pack")),
         (replacement_not_verified, lying_disk),
         (replaced_before_the_replacement, lambda: cut_short(swept, part="/pack")),
@@ -228,11 +245,14 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (paths_of_bases_not_walked, lambda: cut_short(swept)),
         (pins_not_heeded, lambda: cut_short(swept)),
         (blobs_not_marked, lambda: cut_short(swept)),
+        (pieces_not_marked, lambda: cut_short(swept)),
+        (pieces_not_tied, lambda: cut_short(swept)),
         (origin_forked_without_anchoring, lambda: beside(ACTS["fork"])),
         (swept_without_the_lock, lambda: beside(ACTS["twin"])),
         (published_without_the_lock, lambda: beside(ACTS["twin"])),
         (swept_without_the_epoch, lambda: beside(ACTS["twin"], warm=True)),
         (changes_not_marked, lambda: beside(ACTS["twin"])),
+        (late_pieces_not_marked, lambda: beside(ACTS["twin"], stride=3)),
         (blob_looked_up_without_the_lock, lambda: within(ACTS["name"])),
     )
 }

@@ -1,8 +1,9 @@
 """What a sweep is put through: power cuts, kills, other processes at every step; and the judge of what is left.
 
 A scene plays on a machine whose store has something of everything: a pack that is dead in part, one that is dead, loose
-objects and blobs that are, a fork and a pin whose origins are gone. Invariants: a session that is there is whole,
-whatever happened, and what a sweep that came through leaves is needed. A scene raises Violation.
+objects, blobs and pieces that are, a fork and a pin whose origins are gone. Invariants: a session that is there is
+whole, whatever happened, no body lacks a piece, and what a sweep that came through leaves is needed. A scene raises
+Violation.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ __all__ = ["ACTS", "beside", "collected", "cut_short", "deleted_in_part", "lying
 
 PICTURE: Final = b"a picture that nobody names yet"
 NAMED: Final = b"a picture that somebody names"
+LONG: Final = {"a": "needed and dead " * 300, "b": "dead in a pack and in a file " * 200, "d": "dead in a file " * 300}
+"""Texts long enough to be pieces, and who has them."""
+DELETED: Final = "bodeh"
 MANY: Final = 33
 """Entries whose objects make a pack."""
 
@@ -66,6 +70,7 @@ def _scene() -> Scene:
         for name, size in {"a": MANY, "b": MANY, "o": 9, "c": 2}.items():
             with store.create(id=name) as session:
                 session.append_batch([entry.user(f"{name} {n} " * 9) for n in range(size)])
+                session.append(entry.user(LONG["a" if name in "ac" else "b"]))
                 session.checkpoint()
         with store.create(id="pictures", media="sidecar") as session:
             store.put_blob(NAMED)
@@ -75,13 +80,16 @@ def _scene() -> Scene:
         pinned = store.read("o").source.entry_id(6)
         store.update_ref("pin", None, RefTarget("o", pinned))
         store.repack()
-        for name, size in {"d": MANY, "e": 2}.items():
+        for name, size, texts in (("d", MANY, "ab"), ("e", 2, "bd"), ("h", MANY, "d")):
             with store.create(id=name) as session:
                 session.append_batch([entry.user(f"{name} {n} " * 9) for n in range(size)])
+                make = entry.user if name == "e" else entry.assistant
+                session.append_batch([make(LONG[kind]) for kind in texts])
                 session.checkpoint()
+        store.fork("h", store.read("h").source.entry_id(3), id="k").close()
         store.put_blob(PICTURE)
         truth = {name: lines(store, name) for name in store.session_ids()}
-        for name in "bode":
+        for name in DELETED:
             store.delete(name)
         for name in sim.host.fs.listdir("/store/trash")[1:]:
             remove_tree(sim.host.fs, f"/store/trash/{name}")
@@ -109,19 +117,26 @@ def judge(host: Host, truth: dict[str, Lines], pinned: str, where: str, *, gone:
             for each in (each for name in found for each in store.read(name)):
                 for blob in sidecar_blobs(each.content):
                     store.blob(blob)
+            broken = [each for each in store.objects.check() if each.severity == "error"]
         except AgentSessionError as error:
             raise Violation(f"{where}: {type(error).__name__}: {error}") from error
+    if broken:
+        raise Violation(f"{where}: {broken}")
     if halves := set(host.fs.listdir("/store/sessions")) - found.keys():
         raise Violation(f"{where}: {halves} are half there")
     for name, read in found.items():
         if name not in truth or read != truth[name]:
             raise Violation(f"{where}: {name} is another")
-        if gone and name in "bode":
+        if gone and name in DELETED:
             raise Violation(f"{where}: {name} is back")
-    if missing := {"a", "c", "f", "pictures"} - found.keys():
+    if missing := {"a", "c", "f", "k", "pictures"} - found.keys():
         raise Violation(f"{where}: {missing} are gone")
     if path != 7:
         raise Violation(f"{where}: {path} entries above the pin")
+
+
+def _raw(body: Entry) -> bytes:
+    return bytes.fromhex(body.content_hash.removeprefix("sha256:"))
 
 
 def nothing_dead(store: Store, pinned: str, where: str) -> None:
@@ -132,6 +147,7 @@ def nothing_dead(store: Store, pinned: str, where: str) -> None:
     for each in [*entries, *map(chain.entry, range(len(chain)))]:
         needed.update([(Space.ENTRIES, each.id), (Space.CONTENTS, each.content_hash)])
         needed.update((Space.MEDIA, blob) for blob in sidecar_blobs(each.content))
+        needed.update((Space.PIECES, f"sha256:{piece.hex()}") for piece in store.objects.names(_raw(each)).pieces)
     held = {(place.space, f"sha256:{place.digest.hex()}") for place in store.objects.iterate()}
     if held != needed:
         raise Violation(f"{where}: {len(held - needed)} dead objects are left, {len(needed - held)} lack")
@@ -202,9 +218,9 @@ def resumed(act: Act, stride: int = 1) -> None:
             judge(image.host, truth | _twins(truth), pinned, f"killed at {at}: {image.story}")
 
 
-def deleted_in_part() -> None:
+def deleted_in_part(images: int = 6, start: int = 0) -> None:
     """Whoever deletes a session is killed at each effect of that; another process sweeps; then the power is cut."""
-    for at in count():
+    for at in count(start):
         sim, truth, pinned = scene()
         with opened(sim.host) as store, store.create(id="x") as session:
             session.append_batch([entry.user(f"x {n} " * 9) for n in range(2)])
@@ -219,7 +235,7 @@ def deleted_in_part() -> None:
             sim.heal()
         with opened(sim.process("p2")) as other:
             for where, cut in _before_each_effect(sim, lambda: other.sweep(0)):
-                for image in cut.images(12 if "/trash/" in where or where.endswith("/sessions") else 3):
+                for image in cut.images(images if "/trash/" in where or where.endswith("/sessions") else 2):
                     judge(image.host, truth, pinned, f"killed at {at}, {where}: {image.story}")
 
 

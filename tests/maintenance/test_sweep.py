@@ -210,6 +210,46 @@ def test_a_blob_that_comes_after_its_name_is_kept(store: Store) -> None:
     assert store.blob(name)
 
 
+LONG = "a large string " * 400
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_pieces_follow_the_bodies_that_need_them(store: Store, size: int) -> None:
+    """Bodies of two sessions share one; it goes with the last of them, in one sweep, from packs and from files."""
+    for name in ("one", "two"):
+        with store.create(id=name) as session:
+            session.append_batch([entry.user(f"{name} {n}") for n in range(size)])
+            session.append_batch([entry.user(LONG), entry.assistant(LONG)])
+            session.checkpoint()
+    pieces = [place for place in store.objects.iterate() if place.space is Space.PIECES]
+    assert len({place.digest for place in pieces}) == 1
+    assert store.sweep(0).objects == 0
+    store.delete("one")
+    store.sweep(0)
+    assert [each.line for each in store.read("two")]
+    assert store.fsck().findings == []
+    store.delete("two")
+    foreseen = store.sweep(0, dry_run=True).objects
+    assert store.sweep(0).objects >= foreseen
+    assert (held(store), store.fsck().findings) == (needed(store), [])
+
+
+def test_a_young_body_keeps_its_old_pieces(store: Store, sim: Sim) -> None:
+    with store.create(id="old") as session:
+        session.append(entry.user(LONG))
+        session.checkpoint()
+    sim.clock.advance(20 * DAY)
+    with store.create(id="young") as session:
+        session.append(entry.assistant(LONG))
+        session.checkpoint()
+    store.delete("old")
+    store.delete("young")
+    assert store.sweep().young == 2
+    assert [finding.code for finding in store.fsck().findings] == ["dangling_object"] * 3
+    sim.clock.advance(20 * DAY)
+    assert store.sweep().objects == 3
+
+
 # --- grace -----------------------------------------------------------------------------------------------------------
 
 
