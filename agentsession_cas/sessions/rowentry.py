@@ -13,38 +13,24 @@ from typing import Any, Final
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code
 from agentsession_cas.core.identity import HASH_PREFIX
-from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns, ref_to
+from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.sessions.log import RowTable
 
-__all__ = ["ROW_TYPES", "RowEntry", "row_entries"]
+__all__ = ["ROW_TYPES", "RowEntry", "row_entries", "row_entry"]
 
 ROW_TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
 """Types by the code a row has of them."""
 
 
 class RowEntry(Entry):
-    """An entry without ``parents`` whose envelope a row holds whole. Make one with :meth:`of_row`."""
+    """An entry without ``parents`` whose envelope a row holds whole. Make one with :func:`row_entry`."""
 
     __slots__ = ("_digest", "_fetch", "_ts_ns")
 
     _digest: bytes
     _fetch: Callable[[bytes], bytes]
     _ts_ns: int
-
-    @classmethod
-    def of_row(
-        cls, id_: str, type_: str, parent: str, ts_ns: int, digest: bytes, fetch: Callable[[bytes], bytes]
-    ) -> RowEntry:
-        """``digest`` is the raw content hash; ``fetch`` gives the verified content of that hash."""
-        entry = _new(cls)
-        entry.id = id_
-        entry.type = type_
-        entry.parent = parent
-        entry._ts_ns = ts_ns
-        entry._digest = digest
-        entry._fetch = fetch
-        return entry
 
     def __getattr__(self, name: str) -> Any:
         """Make a member that was not asked for yet: Python asks here for a slot that is empty."""
@@ -66,6 +52,20 @@ class RowEntry(Entry):
 _new: Callable[[type[RowEntry]], RowEntry] = object.__new__
 
 
+def row_entry(
+    id_: str, type_: str, parent: str, ts_ns: int, digest: bytes, fetch: Callable[[bytes], bytes]
+) -> RowEntry:
+    """``digest`` is the raw content hash; ``fetch`` gives the verified content of that hash."""
+    entry = _new(RowEntry)
+    entry.id = id_
+    entry.type = type_
+    entry.parent = parent
+    entry._ts_ns = ts_ns
+    entry._digest = digest
+    entry._fetch = fetch
+    return entry
+
+
 def row_entries(
     table: RowTable,
     count: int,
@@ -83,10 +83,15 @@ def row_entries(
     for rows in table.stored():
         for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
             if code in ROW_TYPES and not flags & (PARENTS_BIT | TS_BIT):
-                id_ = HASH_PREFIX + digest.hex()
-                above = before_id if parent == before else id_of_ref(parent)
-                yield RowEntry.of_row(id_, ROW_TYPES[code], above, ts, content, fetch)
-                before, before_id = ref_to(number), id_
+                entry = _new(RowEntry)  # as row_entry does, without the call
+                entry.parent = before_id if parent == before else id_of_ref(parent)
+                before_id = entry.id = "sha256:" + digest.hex()
+                before = number + 2  # its reference, without the call
+                entry.type = ROW_TYPES[code]
+                entry._ts_ns = ts
+                entry._digest = content
+                entry._fetch = fetch
+                yield entry
             elif code < RowCode.HEAD:
                 yield entry_of_row(number)
             number += 1

@@ -38,7 +38,7 @@ from agentsession_cas.core.source import EntrySource
 from agentsession_cas.errors import Corrupt
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
-from agentsession_cas.sessions.rowentry import ROW_TYPES, RowEntry, row_entries
+from agentsession_cas.sessions.rowentry import ROW_TYPES, row_entries, row_entry
 from agentsession_cas.sessions.rowmaker import digest_of
 
 __all__ = ["Prefix", "RowSource", "hash_of"]
@@ -167,7 +167,7 @@ class RowSource:
         if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in ROW_TYPES:
             type_, parent, parents, ts, content = self._envelope(number, row)
             return Entry.stored(id_, type_, parent, ts, content, partial(fetch, row.content), parents=parents)
-        return RowEntry.of_row(id_, ROW_TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
+        return row_entry(id_, ROW_TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
 
     def _fetcher(self, number: int) -> Callable[[bytes], bytes]:
         """What gives the verified body of a row by its raw hash."""

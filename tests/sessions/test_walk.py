@@ -100,6 +100,7 @@ def test_an_entry_of_a_row_has_no_other_members() -> None:
             _ = next(iter(session)).colour  # type: ignore[attr-defined]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 70), st.integers(0, 2**40), st.integers(0, 70 * ROW_SIZE - 1), st.integers(0, 255))
 def test_rows_are_counted_up_to_the_first_that_is_not_whole(count: int, number: int, at: int, byte: int) -> None:
     seed = log_seed(bytes(16), 3)
