@@ -130,7 +130,7 @@ def test_damage_refuses_readers_and_writers_and_changes_nothing(damage: str) -> 
     store = opened(sim.process("p2"))
     with pytest.raises(Damaged) as read:
         observed(store, "s")
-    assert "fsck" in read.value.next_step
+    assert "repair" in read.value.next_step
     assert SESSION in read.value.where
     if damage != "rows flipped":
         # opening reads no row below the last piece but the head's
