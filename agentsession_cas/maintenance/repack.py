@@ -231,10 +231,10 @@ def _tell_nobody(done: int, total: int) -> None:
 
 
 @contextmanager
-def repacking(layout: Layout) -> Iterator[None]:
-    """Hold off every other repack. Raises StoreLocked when one runs."""
+def repacking(layout: Layout, timeout_s: float = 0.0) -> Iterator[None]:
+    """Hold off every other repack. Raises StoreLocked when one still runs after ``timeout_s`` seconds."""
     path = layout.repack_lock
-    lock = layout.host.fs.lock(path, exclusive=True, note=layout.host.process)
+    lock = layout.host.fs.lock(path, exclusive=True, timeout_s=timeout_s, note=layout.host.process)
     if lock is None:
         holder = layout.host.fs.lock_note(path)
         raise StoreLocked(

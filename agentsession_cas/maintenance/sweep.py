@@ -109,13 +109,14 @@ def sweep(
 ) -> SweepReport:
     """Take away what no session needs and is older than ``grace_s`` seconds; ``dry_run`` says what would go.
 
-    May be stopped at any time. Raises StoreLocked when a repack or another sweep runs, or others hold the store for
-    ``wait_s`` seconds; Corrupt, Damaged or NoObject when it cannot be told what is needed: nothing is deleted then.
+    May be stopped at any time. Raises StoreLocked when a repack or another sweep runs for ``wait_s`` seconds, or others
+    hold the store for so long; Corrupt, Damaged or NoObject when it cannot be told what is needed: nothing is deleted
+    then.
     """
     tell = progress or _tell_nobody
     before_ns = layout.host.clock.now_ns() - int(grace_s * 1e9)
     report = SweepReport(dry_run)
-    with repacking(layout):
+    with repacking(layout, wait_s):
         work = _Sweep(layout, objects, wait_s)
         while _round(work, before_ns, report, tell):
             continue

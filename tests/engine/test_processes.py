@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -214,3 +214,22 @@ def test_threads_share_a_writer_while_it_checkpoints_by_itself(root: Path) -> No
         with reading(store, "s") as session:
             assert {entry.id for entry in session} == set(ids)
             assert len(session.path(session.leaf)) == len(ids) == 600
+
+
+def test_a_sweeper_beside_writers_that_say_what_is_being_swept(root: Path) -> None:
+    """Each body is dead and alive again all the time; in the end the sessions that are left are whole."""
+    rounds, names = 12, ("a", "b")
+    with ExitStack() as running, Store.open(root) as store:
+        children = [running.enter_context(child("churn", root, name, rounds)) for name in names]
+        assert [heard(each) for each in children] == ["open"] * 2
+        swept = 0
+        while any(each.poll() is None for each in children):
+            swept += store.sweep(0).objects
+        assert [heard(each) for each in children] == ["closed"] * 2
+        swept += store.sweep(0).objects
+        assert swept > 0
+        for name in names:
+            with reading(store, f"{name}-{rounds - 1}") as session:
+                texts = [each.body["item"]["content"][0]["text"] for each in session]
+            assert texts == [text_of(number) for number in range(36)]
+        assert store.fsck().findings == []

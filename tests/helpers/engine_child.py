@@ -67,6 +67,19 @@ def write(store: Store, session: str, count: str) -> None:
     say("closed")
 
 
+def churn(store: Store, session: str, rounds: str) -> None:
+    """Make one session after the other, each saying what the others say, and delete the one before."""
+    say("open")
+    for turn in range(int(rounds)):
+        with store.create(id=f"{session}-{turn}") as writer:
+            for first in range(0, 36 if turn % 2 else 6, BATCH):
+                writer.append_batch(_batch(first), durable=first % 7 == 0)
+            writer.checkpoint()
+        if turn:
+            store.delete(f"{session}-{turn - 1}")
+    say("closed")
+
+
 def fork(store: Store, session: str) -> None:
     """Fork while a session is held: the child's handle is dead, the parent's is not."""
     writer = store.open_session(session)
@@ -89,7 +102,7 @@ def fork(store: Store, session: str) -> None:
 
 def main(mode: str, root: str, *arguments: str) -> None:
     """Do what the arguments say."""
-    modes = {"append": append, "hold": hold, "write": write, "fork": fork}
+    modes = {"append": append, "hold": hold, "write": write, "churn": churn, "fork": fork}
     with Store.open(root) as store:
         modes[mode](store, *arguments)  # type: ignore[operator]
 
