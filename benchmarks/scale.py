@@ -7,7 +7,7 @@ its own so that its peak of memory is its own:
 * *open*: ``Store.open`` until it could be used; *read*: the head of one of its sessions; *resume*: hold a session for
   writing and build what the next model call receives; *append*: one entry, not durable, to a session held;
 * *list*: every session, and the newest twenty;
-* *fsck* without bodies and with them, *repack*, *repack --all*, and *gc* where the store has one.
+* *fsck* without bodies and with them, *repack*, *repack --all*, and a *sweep* that marks all and finds a session gone.
 
 *Memory* is the peak above what the process had once everything was imported; microseconds are those on a core.
 """
@@ -151,7 +151,7 @@ def _name(number: int) -> str:
 def _use(root: Path, entries: int) -> dict[str, float]:
     count = max(1, entries // PER_SESSION)
     chance = random.Random(2)
-    recorded = [number for number in range(count) if number % _IMPORTED_EVERY != 1]
+    recorded = [number for number in range(1, count) if number % _IMPORTED_EVERY != 1]
     names = [_name(number) for number in chance.choices(recorded, k=_REPEATS)]
     taken: dict[str, list[float]] = {"open, ms": [], "read a head, ms": [], "resume, ms": [], "append, ms": []}
     for name in names:
@@ -196,6 +196,12 @@ def _fsck(root: Path, entries: int, *, fast: bool = False) -> dict[str, float]: 
         return {"entries": report.entries}
 
 
+def _sweep(root: Path, entries: int) -> dict[str, float]:  # noqa: ARG001
+    with Store.open(root) as store:
+        store.delete(_name(0))
+        return {"objects swept": store.sweep(grace_s=0).objects}
+
+
 def _repack(root: Path, entries: int, *, everything: bool = False) -> dict[str, float]:  # noqa: ARG001
     with Store.open(root) as store:
         report = store.repack(everything)
@@ -214,6 +220,7 @@ STAGES: Final[dict[str, Callable[[Path, int], dict[str, float]]]] = {
     "fsck": _fsck,
     "repack": _repack,
     "use, repacked": _use,
+    "sweep": _sweep,
     "repack --all": _repack_all,
     "use, archived": _use,
     "fsck, archived": _fsck,

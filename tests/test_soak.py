@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_nothing_fails_and_nothing_is_lost(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.soak", str(tmp_path), "--seconds", "8"]
+    command = [sys.executable, "-m", "tools.soak", str(tmp_path), "--seconds", "4"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     told = json.loads(done.stdout)
     assert told["failed"] == []

@@ -131,7 +131,7 @@ class Repacker:
         with suppress(StoreLocked):
             self.counts["settled"] += self._store.repack(self._chance.random() < 0.3).settled
             self.counts["repacks"] += 1
-        time.sleep(0.2)
+        time.sleep(0.6)
 
 
 class Sweeper:
@@ -146,7 +146,7 @@ class Sweeper:
         with suppress(StoreLocked):
             self.counts["swept"] += self._store.sweep(grace_s=0).objects
             self.counts["sweeps"] += 1
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 
 ROLES: Final[dict[str, Callable[[Path, int, int], Any]]] = {

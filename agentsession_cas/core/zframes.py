@@ -36,7 +36,7 @@ FAST: Final = 1
 """The level of what is written while others wait. More costs several times as much for little."""
 STEADY: Final = 3
 """The level of what is written at leisure and read every day."""
-SMALL: Final = 9
+SMALL: Final = 12
 """The level of what is to be small. More costs ten times as much for a few percent."""
 DENSE: Final = 19
 """The level of the few bytes that all others depend on."""

@@ -79,6 +79,8 @@ def take_session(
             prefix_of=catalogue.prefix_of,
         )
     writer.close()
+    if services.background:
+        services.merge(lambda: True, thorough=False)  # or many imports leave as many packs
     unresolved = [name for name in missing if not services.objects.holds(Space.MEDIA, digest_of(name))]
     own = kept_entries(session) - session.source.base_count
     mark_name = "record" if mark == Mark.RECORD else "mirror"

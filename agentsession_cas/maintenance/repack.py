@@ -39,6 +39,8 @@ FRESH_DUE: Final = 8
 """So many fresh packs are merged by themselves."""
 LOOSE_DUE: Final = 2048
 """So many loose objects are packed by themselves."""
+OLD_MAX: Final = 16
+"""More packs than this are merged before they are archived, since every object is looked for in each of them."""
 RATIO: Final = 2
 THOROUGH_MAX: Final = 256 << 20
 """A pack of as many bytes is not merged without being asked."""
@@ -266,6 +268,8 @@ def _merge_archives(moves: Consolidator, objects: ObjectDatabase, report: Repack
 
 
 def _archive(layout: Layout, moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:
+    if sum(each.grade is not Grade.ARCHIVE for each in _facts(objects)) > OLD_MAX:
+        yield from _repack(moves, objects, report)
     facts = _facts(objects)
     old = _named(objects, [each.stem for each in facts if each.grade is not Grade.ARCHIVE])
     done = _named(objects, [each.stem for each in facts if each.grade is Grade.ARCHIVE])

@@ -36,6 +36,7 @@ class SessionWriter(Session):
             elsewhere=services.elsewhere,
         )
         self._writer = writer
+        self._services = services
 
     @property
     def is_mirror(self) -> bool:
@@ -113,7 +114,10 @@ class SessionWriter(Session):
 
     def checkpoint(self) -> bool:
         """Publish what lies in the journal as objects and log rows; False when maintenance holds the store."""
-        return self._writer.checkpoint()
+        done = self._writer.checkpoint()
+        if self._services.background:
+            self._services.merge(lambda: True, thorough=False)  # or checkpoints leave as many packs
+        return done
 
     def close(self) -> None:
         """Commit and release; again is a no-op."""
