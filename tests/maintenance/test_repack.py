@@ -44,7 +44,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lines]:
     with Store.open(root, create=True, background=False) as store:
         for name in fill(store, scripts(5, 90, seed=4)):
             with store.open_session(name) as session:
-                session.checkpoint()
+                session._writer.checkpoint()
         first = store.session_ids()[0]
         with store.fork(first, store.read(first).entry(store.read(first).leaf).id, id="fork") as fork:
             fork.append_batch([entry.user(f"again {n}") for n in range(5)])
@@ -167,7 +167,7 @@ def test_one_after_the_other(copied: Path, filled: tuple[Path, Lines]) -> None:
         for round_ in range(3):
             with store.create(id=f"later-{round_}") as session:
                 session.append_batch([entry.user(f"{round_} {n} " * 9) for n in range(80)])
-                session.checkpoint()
+                session._writer.checkpoint()
             lines[f"later-{round_}"] = [each.line for each in store.read(f"later-{round_}")]
             store.repack(round_ == 2)
             if round_ < 2:
@@ -346,7 +346,7 @@ def with_fresh_packs(store: Store, count: int) -> None:
     with store.create(id="many") as session:
         for k in range(count):
             session.append_batch([entry.user(f"{k} {n} " * 20) for n in range(40)])
-            session.checkpoint()
+            session._writer.checkpoint()
 
 
 def tidied(store: Store, go_on: Callable[[], bool] = lambda: True) -> None:
@@ -361,7 +361,7 @@ def test_packs_are_merged_once_there_are_enough() -> None:
         lines = lines_of(store)
         with store.open_session("many") as session:
             session.append_batch([entry.user(f"more {n}") for n in range(40)])
-            session.checkpoint()
+            session._writer.checkpoint()
         tidied(store)
         assert grades(store) == [Grade.EVERYDAY]
         assert lines_of(store)["many"][:-40] == lines["many"]
@@ -373,7 +373,7 @@ def test_loose_objects_are_packed_once_there_are_enough(monkeypatch: pytest.Monk
         for k in range(80):
             with store.create(id=f"small-{k}") as session:
                 session.append_batch([entry.user(f"{k} {n}") for n in range(10)])
-                session.checkpoint()
+                session._writer.checkpoint()
         lines = lines_of(store)
         assert store.stats()["objects"]["packs"] == 0
         tidied(store)
@@ -490,7 +490,7 @@ def machine() -> tuple[Sim, Lines]:
             with store.create(id=name) as session:
                 for count in counts:
                     session.append_batch([entry.user(f"{name} {n} " * 30) for n in range(count)])
-                    session.checkpoint()
+                    session._writer.checkpoint()
         return sim, lines_of(store)
 
 
