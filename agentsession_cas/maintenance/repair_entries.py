@@ -199,6 +199,8 @@ class Search:
         """The entry a doubt leads to, b"" when nothing vouches for one."""
         if row is None or row.entry == NO_DIGEST:
             return b""
+        if doubt.derived:
+            return row.entry if self.pool.held(Space.ENTRIES, row.entry) is not None else b""
         at = row_of_ref(row.parent)
         made = _made(row, self._id_at(at) if at >= 0 else b"" if row.parent == REF_ROOT else self.base)
         digest = hashlib.sha256(made).digest()

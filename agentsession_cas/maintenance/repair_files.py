@@ -30,13 +30,17 @@ _BODY: Final = ROW_SIZE - 4
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What may be left of a row: of number ``slot``, or (``placed`` False) of one from there on."""
+    """What may be left of a row: of number ``slot``, or (``placed`` False) of one from there on.
+
+    ``derived`` says that the id in it was computed from all else in it, and so vouches for nothing.
+    """
 
     slot: int
     placed: bool
     row: bytes
     envelope: bytes = b""
     content: bytes = b""
+    derived: bool = False
 
 
 @dataclass(slots=True)
@@ -111,7 +115,7 @@ def _take_log(found: Evidence, journal: Remains, log: LogRemains) -> None:
     found.rows = rows
     for at in range(min(log.count, len(rows))):
         if rows[at] is None and (doubt := log.doubt(at)):
-            found.doubts.append(Doubt(at, True, doubt))
+            found.doubts.append(Doubt(at, True, doubt, derived=at < log.packed))
     for at in range(first, min(found.base, first + ROWS_PER_BLOCK)):
         if rows[at] is None:
             offset = (at - first) * ROW_SIZE
