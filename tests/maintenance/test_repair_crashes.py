@@ -226,18 +226,6 @@ def pack_goes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PackWriter, "place", place)
 
 
-def journal_goes_first(patch: pytest.MonkeyPatch) -> None:
-    """The old journal goes before the new one has its name."""
-    sound = repair_session._Repair._name_rows
-
-    def name_rows(self: Any, *rest: Any) -> None:
-        self._host.fs.unlink(f"{self._directory}/journal")
-        self._host.fs.sync_dir(self._directory)
-        sound(self, *rest)
-
-    patch.setattr(repair_session._Repair, "_name_rows", name_rows)
-
-
 def objects_come_last(patch: pytest.MonkeyPatch) -> None:
     """The rows are named, and the objects they name are not written."""
     sound = repair_session._Repair._write
@@ -257,7 +245,6 @@ def nothing_is_kept(patch: pytest.MonkeyPatch) -> None:
     ("mistake", "make"),
     [
         (pack_goes_first, in_pack),
-        (journal_goes_first, in_log),
         (objects_come_last, in_log),
         (nothing_is_kept, in_pack),
     ],
