@@ -240,6 +240,8 @@ class _Pieces:
                 keys = [key_of(piece) for piece in names_in(body).pieces]
                 mark = mark_of_key(Space.CONTENTS, key_of(body.digest))
                 self._bodies[body.digest[0]].extend((mark, self._lies_in, len(keys), *keys))
+                if self._tied is None:  # it has come meanwhile, and stays, whether somebody needs it or not
+                    needs.kept.add_keys(Space.PIECES, keys)
         except Corrupt:
             needs = needs._replace(pieces=False)
         tied, self._tied = self._tied, None
