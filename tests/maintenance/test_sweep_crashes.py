@@ -13,8 +13,8 @@ def test_power_cut_at_every_effect_of_a_gc() -> None:
     assert cut_short(collected, 2) > 100
 
 
-def test_killed_at_every_effect_of_a_sweep() -> None:
-    resumed(swept)
+def test_killed_at_every_other_effect_of_a_sweep() -> None:
+    resumed(swept, stride=2)
 
 
 def test_killed_at_effects_of_a_gc() -> None:
