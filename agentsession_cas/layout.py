@@ -33,9 +33,10 @@ from agentsession_cas.errors import (
     StoreExists,
     StoreLocked,
     UnsupportedFormat,
+    UnsupportedSystem,
 )
 
-__all__ = ["DAMAGED", "LAYOUT_VERSION", "Layout", "directory_name", "root_of", "session_id_of"]
+__all__ = ["DAMAGED", "LAYOUT_VERSION", "Layout", "directory_name", "require_local", "root_of", "session_id_of"]
 
 LAYOUT_VERSION: Final = 1
 DAMAGED: Final = "damaged"
@@ -80,6 +81,17 @@ def root_of(path: object) -> str:
         return str(Path(given).expanduser())
     except RuntimeError as error:
         raise BadInput("nobody's home directory", where=given, next_step="write the path out") from error
+
+
+def require_local(host: Host, root: str) -> None:
+    """Raise UnsupportedSystem for a root on a network file system: its locks and mappings may lie (store.md Part B)."""
+    kind = host.fs.network(root)
+    if kind:
+        raise UnsupportedSystem(
+            f"the store lies on a network file system ({kind}), where locks and mapped files cannot be trusted",
+            where=root,
+            next_step="use a local disk; or, for one machine alone, say --allow-network-fs (allow_network_fs=True)",
+        )
 
 
 class Layout:

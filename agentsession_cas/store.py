@@ -44,7 +44,7 @@ from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
 from agentsession_cas.exchange.watching import Watching
-from agentsession_cas.layout import Layout, root_of
+from agentsession_cas.layout import Layout, require_local, root_of
 from agentsession_cas.maintenance.repack import tidy
 from agentsession_cas.maintenance.upkeep import Upkeep
 from agentsession_cas.objects.database import ObjectDatabase
@@ -113,16 +113,20 @@ class Store(Names, Redactions, Watching, Upkeep):
         host: Host | None = None,
         background: bool = True,
         redacted_only: bool = False,
+        allow_network_fs: bool = False,
     ) -> Self:
         """Open the store at ``path`` (``~`` is the home directory); ``create`` makes one where none is.
 
         ``sync`` says which appends are durable when the caller does not (store.md A5): ``records``, ``always`` or
         ``never``. ``background`` checkpoints long journals in a thread of their own. ``redacted_only`` takes
         what is redacted alone (format.md §10): a store made so stays so, one that was not is held to it while it is
-        open, and raises NotRedacted for what it holds already. Raises NoStore, StoreExists, UnsupportedFormat.
+        open, and raises NotRedacted for what it holds already. ``allow_network_fs`` takes a store on a network file
+        system, where locks may not hold. Raises NoStore, StoreExists, UnsupportedFormat, UnsupportedSystem.
         """
         host = host or real_host()
         root = root_of(path)
+        if not allow_network_fs:
+            require_local(host, root)
         try:
             layout = Layout.open(host, root)
         except NoStore:

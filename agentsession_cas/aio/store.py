@@ -80,10 +80,12 @@ class Store(Twin):
         host: Host | None = None,
         background: bool = True,
         redacted_only: bool = False,
+        allow_network_fs: bool = False,
     ) -> Opening[Self]:
         """Open the store at ``path``, with the options of the library's ``Store.open``; raises as it does."""
         call = partial(Under.open, path, create=create, read_only=read_only, sync=sync, host=host)
-        return Opening(partial(cls._start, partial(call, background=background, redacted_only=redacted_only)))
+        call = partial(call, background=background, redacted_only=redacted_only, allow_network_fs=allow_network_fs)
+        return Opening(partial(cls._start, call))
 
     @classmethod
     def memory(cls, *, sync: str = SyncPolicy.RECORDS) -> Opening[Self]:

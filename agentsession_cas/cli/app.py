@@ -74,6 +74,7 @@ class App:
         self.as_json = False
         self.quiet = False
         self.progress = True
+        self.allow_network_fs = False
 
     @cached_property
     def out(self) -> Output:
@@ -84,7 +85,7 @@ class App:
         """The store to use, closed when the verb is done. Raises NoStore."""
         from agentsession_cas.cli.resolve import open_store
 
-        store = open_store(self.store_path, write=write)
+        store = open_store(self.store_path, write=write, allow_network_fs=self.allow_network_fs)
         click.get_current_context().call_on_close(store.close)
         return store
 
@@ -136,6 +137,7 @@ def _shared_options(function: _Function) -> _Function:
         (("-q", "--quiet", "quiet"), "Print data and errors alone.", None),
         (("--json", "as_json"), "Print JSON: one object, or one a line.", None),
         (("--store", "store_path"), "The store to use.", "PATH"),
+        (("--allow-network-fs", "allow_network_fs"), "Use a store on a network file system.", None),
     ):
         option = click.option(
             *names, is_flag=metavar is None, metavar=metavar, help=help_text, expose_value=False, callback=_note_option

@@ -31,11 +31,11 @@ def init_verb(app: App, path: str) -> None:
 
     target = os.path.abspath(path or app.store_path or os.environ.get(STORE_VARIABLE) or STORE_DIRECTORY)
     try:
-        Store.open(target, read_only=True).close()
+        Store.open(target, read_only=True, allow_network_fs=app.allow_network_fs).close()
         made = False
     except NoStore:
         _make_parents(target)
-        Store.open(target, create=True).close()
+        Store.open(target, create=True, allow_network_fs=app.allow_network_fs).close()
         made = True
     if app.as_json:
         app.out.emit({"path": target, "created": made})

@@ -76,13 +76,13 @@ def find_store(given: str) -> str:
     raise NoStore("there is no store here, above, or among your own data", where=f"{start}, {own}", next_step=_MAKE_ONE)
 
 
-def open_store(given: str, *, write: bool) -> Store:
+def open_store(given: str, *, write: bool, allow_network_fs: bool = False) -> Store:
     """Open the store to use, as :func:`find_store` finds it. Raises NoStore, and what opening a store does."""
     from agentsession_cas.store import Store
 
     path = find_store(given)
     try:
-        return Store.open(path, read_only=not write)
+        return Store.open(path, read_only=not write, allow_network_fs=allow_network_fs)
     except NoStore as error:
         error.next_step = _MAKE_ONE.replace("init", f"init {quote(path)}")
         raise

@@ -22,6 +22,7 @@ from threading import Event
 from types import TracebackType
 from typing import Final, Self
 
+from agentsession_cas.effects.network import MOUNTS, network_of
 from agentsession_cas.effects.protocols import (
     Buffer,
     Clock,
@@ -378,6 +379,9 @@ class _SystemFs:
     def lock(self, path: str, *, exclusive: bool, timeout_s: float = 0.0, note: str = "") -> Lock | None:
         with _calling("lock", path):
             return poll(lambda: _flock(path, exclusive, note), SystemClock(), timeout_s)
+
+    def network(self, path: str) -> str:
+        return network_of(os.path.realpath(path), self.read(MOUNTS) or b"")
 
     def lock_note(self, path: str) -> str:
         return (self.read(path) or b"")[:NOTE_MAX].decode(errors="replace")

@@ -246,6 +246,10 @@ class MemoryFs:
                 file = self._new_file(path)
             return self._disk.hold(self._who, file, exclusive, note)
 
+    def network(self, path: str) -> str:  # noqa: ARG002 - there is none here
+        """As ``Fs.network``."""
+        return ""
+
     def lock_note(self, path: str) -> str:
         """As ``Fs.lock_note``."""
         with _Guarded(self._disk, self._who, "read", path):

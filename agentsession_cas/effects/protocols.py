@@ -137,6 +137,9 @@ class Fs(Protocol):
         the bytes are left alone.
         """
 
+    def network(self, path: str) -> str:
+        """The kind of network file system a path lies on, there or not; "" for a local one, or when nothing tells."""
+
     def lock_note(self, path: str) -> str:
         """What the holder noted, "" if nothing. A holder that died leaves its note behind."""
 

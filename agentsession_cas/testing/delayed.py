@@ -98,5 +98,8 @@ class _DelayedFs:
     def lock(self, path: str, *, exclusive: bool, timeout_s: float = 0.0, note: str = "") -> Lock | None:
         return self._fs.lock(path, exclusive=exclusive, timeout_s=timeout_s, note=note)
 
+    def network(self, path: str) -> str:
+        return self._fs.network(path)
+
     def lock_note(self, path: str) -> str:
         return self._fs.lock_note(path)

@@ -245,6 +245,10 @@ class SnapshotFs:
         file = self.open(path)
         return MappedBytes(file.pread(file.size(), 0))
 
+    def network(self, path: str) -> str:  # noqa: ARG002 - there is none here
+        """As ``Fs.network``."""
+        return ""
+
     def lock_note(self, path: str) -> str:
         """As ``Fs.lock_note``; nothing of it is recorded."""
         self._find("read", path)
