@@ -15,7 +15,8 @@ MOUNTS: Final = "/proc/self/mounts"
 
 _KINDS: Final = frozenset(
     (
-        *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"),
+        *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4"),
+        *("smb2", "smb3", "smbfs"),
         *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
