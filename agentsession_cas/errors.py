@@ -14,6 +14,7 @@ __all__ = [
     "AnswerNotDispatched",
     "AppendConflict",
     "BadBlob",
+    "BadConfig",
     "BadConvergence",
     "BadEntry",
     "BadFile",
@@ -35,6 +36,7 @@ __all__ = [
     "CallIDRepeated",
     "CallRejected",
     "CalleeLink",
+    "Changed",
     "Closed",
     "CommitError",
     "ContinuationCycle",
@@ -68,6 +70,7 @@ __all__ = [
     "NoPlace",
     "NoRaise",
     "NoRef",
+    "NoRemote",
     "NoSession",
     "NoStore",
     "NotGit",
@@ -83,6 +86,7 @@ __all__ = [
     "RefMoved",
     "RefName",
     "RejectDispatched",
+    "RemoteExists",
     "ReservedMember",
     "ScanMigrated",
     "SessionExists",
@@ -311,6 +315,12 @@ class NotGit(BadInput):
     """A directory that is in no git checkout."""
 
     code = "not_git"
+
+
+class BadConfig(BadInput):
+    """A ``config.toml`` that does not read, or is not written as it has to be."""
+
+    code = "bad_config"
 
 
 class BadBlob(BadInput):
@@ -551,6 +561,13 @@ class NoRef(NotFound):
     advice = "name one that the store lists"
 
 
+class NoRemote(NotFound):
+    """A remote the store does not know, whose name is no path to a store either."""
+
+    code = "no_remote"
+    advice = "add it: remote add NAME PATH, or name a path"
+
+
 class ContinuationCycle(AgentSessionError):
     """Sessions continued in one another in a circle: none of them is the current one (store.md A6)."""
 
@@ -586,6 +603,12 @@ class StoreExists(Conflict):
     code = "store_exists"
 
 
+class RemoteExists(Conflict):
+    """A remote of a name that is taken, for another place."""
+
+    code = "remote_exists"
+
+
 class HeadMoved(Conflict):
     """A head that is not the expected entry. ``current`` is the head held ("" for the universal root)."""
 
@@ -606,6 +629,12 @@ class HeaderDiffers(Conflict):
     """A held id with another header (store.md A11)."""
 
     code = "header_differs"
+
+
+class Changed(Conflict):
+    """What the other side of an exchange held when it was asked is there no more, however often it is asked again."""
+
+    code = "changed"
 
 
 class ProfileDiffers(Conflict):

@@ -40,9 +40,9 @@ from agentsession_cas.errors import (
 from agentsession_cas.exchange.catalogue import Catalogue
 from agentsession_cas.exchange.forks import anchor, check_base
 from agentsession_cas.exchange.intake import read_source, take_session
-from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.projection import Imported, project_session
 from agentsession_cas.exchange.redact import Redactions
+from agentsession_cas.exchange.sharing import Exchange
 from agentsession_cas.exchange.watching import Watching
 from agentsession_cas.layout import Layout, require_local, root_of
 from agentsession_cas.maintenance.repack import tidy
@@ -56,11 +56,12 @@ from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services, SyncPolicy
 from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.sessions.wake import wake
+from agentsession_cas.sessions.writer import Writer
 
 __all__ = ["Store"]
 
 
-class Store(Names, Redactions, Watching, Upkeep):
+class Store(Exchange, Redactions, Watching, Upkeep):
     """A store on a host. Open one with :meth:`open` or :meth:`memory`; close it, or use it as a context manager.
 
     Threads may share a store. A read-only one takes no lock and writes nothing.
@@ -245,7 +246,7 @@ class Store(Names, Redactions, Watching, Upkeep):
         self._require_writable()
         directory = self._layout.session_dir(session)
         writer = open_writer(
-            self._services, self._layout.sessions, directory, session, self._catalogue.prefix_of, timeout_s
+            self._services, self._layout.sessions, directory, session, self._catalogue.prefix_of, timeout_s, Writer
         )
         return SessionWriter(self._services, writer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 from agentsession_cas.core.given import AnyPath, as_path
@@ -27,7 +28,7 @@ from agentsession_cas.sessions.opening import create_session
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services
 
-__all__ = ["read_source", "take_session"]
+__all__ = ["make_session", "read_source", "take_session"]
 
 
 def read_source(files: Fs, source: Source | AnyPath, media: AnyPath | None) -> tuple[Session, str]:
@@ -64,27 +65,41 @@ def take_session(
         check_redacted(session.header, islice(session, kept_entries(session)))
     with layout.shared():
         layout.settle()
-        _check_media(catalogue, session.header)
         blobs, missing = sidecar_objects(files, session, directory)
-        staged = stage_import(session, mark, services.host.clock.now_ns())
-        services.objects.publish([*blobs, *staged.objects])
-        writer = create_session(
-            services,
-            layout.sessions,
-            layout.session_dir(session.id),
-            session.header,
-            rows=staged.rows,
-            newest=staged.newest,
-            base_context=staged.base_context,
-            prefix_of=catalogue.prefix_of,
-        )
-    writer.close()
+        make_session(layout, catalogue, services, session, mark, blobs)
     if services.background:
         services.merge(lambda: True, thorough=False)  # or many imports leave as many packs
     unresolved = [name for name in missing if not services.objects.holds(Space.MEDIA, digest_of(name))]
     own = kept_entries(session) - session.source.base_count
     mark_name = "record" if mark == Mark.RECORD else "mirror"
     return Imported(session.id, own, session.leaf, mark_name, unresolved, session.repeated)
+
+
+def make_session(
+    layout: Layout,
+    catalogue: Catalogue,
+    services: Services,
+    session: Session,
+    mark: int,
+    blobs: Sequence[tuple[Space, bytes, bytes]],
+) -> None:
+    """Make a session in memory the store's, durably, its head where its leaf is; ``blobs`` become the store's too.
+
+    The caller holds the store lock shared. Raises SessionExists, MediaDiffers.
+    """
+    _check_media(catalogue, session.header)
+    staged = stage_import(session, mark, services.host.clock.now_ns())
+    services.objects.publish([*blobs, *staged.objects])
+    create_session(
+        services,
+        layout.sessions,
+        layout.session_dir(session.id),
+        session.header,
+        rows=staged.rows,
+        newest=staged.newest,
+        base_context=staged.base_context,
+        prefix_of=catalogue.prefix_of,
+    ).close()
 
 
 def _check_media(catalogue: Catalogue, header: Header) -> None:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.packindex import keys_of
 from agentsession_cas.core.pieces import Named, Skeleton, Stored, join, names_in
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
@@ -110,6 +111,24 @@ class ObjectDatabase:
         except (NoObject, Corrupt):
             return False
         return True
+
+    def lacking(self, names: Sequence[tuple[Space, bytes]]) -> list[tuple[Space, bytes]]:
+        """Those of many objects of which no good copy is there, in order. Raises DiskError when that cannot be told."""
+        self._use()
+        self._packs.relist()
+        keys = keys_of([digest for _, digest in names])
+        packed = self._packs.among(set(keys))
+        return [
+            name
+            for key, name in zip(keys, names, strict=True)
+            if (key not in packed or self._packs.get(*name, []) is None) and not self._lies_loose(*name)
+        ]
+
+    def _lies_loose(self, space: Space, digest: bytes) -> bool:
+        try:
+            return self._loose.get(space, digest) is not None
+        except Corrupt:
+            return False
 
     def holds_any(self, space: Space) -> bool:
         """Whether there may be objects of a space: True also while a pack does not say."""

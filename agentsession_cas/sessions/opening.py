@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from agentsession_cas.core.framing import Generation
 from agentsession_cas.core.header import Header
@@ -50,6 +50,8 @@ __all__ = [
 LOCK_NAME = "lock"
 
 PrefixOf = Callable[[Header, Generation], Prefix | None]
+
+W = TypeVar("W", bound=Writer)
 
 
 class Snapshot(NamedTuple):
@@ -146,9 +148,15 @@ def lock_session(host: Host, directory: str, session_id: str, timeout_s: float) 
 
 
 def open_writer(
-    services: Services, sessions: str, directory: str, session_id: str, prefix_of: PrefixOf, timeout_s: float
-) -> Writer:
-    """Hold a session for writing: lock, read, make sound. Damaged refuses and says what to do."""
+    services: Services,
+    sessions: str,
+    directory: str,
+    session_id: str,
+    prefix_of: PrefixOf,
+    timeout_s: float,
+    kind: type[W],
+) -> W:
+    """Hold a session for writing, as a ``kind`` of writer: lock, read, make sound. Damaged refuses."""
     host = services.host
     with ExitStack() as undo:
         lock = lock_session(host, directory, session_id, timeout_s)
@@ -156,7 +164,7 @@ def open_writer(
         state = read_state_once(host.fs, directory)
         undo.callback(state.table.close)
         header = read_header(host.fs, directory)
-        writer = _writer(services, directory, header, state, prefix_of, lock)
+        writer = _writer(services, directory, header, state, prefix_of, lock, kind)
         undo.pop_all()
     try:
         if state.verdict is not Verdict.CLEAN:
@@ -174,8 +182,14 @@ def open_writer(
 
 
 def _writer(
-    services: Services, directory: str, header: Header, state: State, prefix_of: PrefixOf, lock: Lock
-) -> Writer:
+    services: Services,
+    directory: str,
+    header: Header,
+    state: State,
+    prefix_of: PrefixOf,
+    lock: Lock,
+    kind: type[W],
+) -> W:
     """A writer over files that were read; when it cannot be had, those held open are closed."""
     scan, fs = state.scan, services.host.fs
     with ExitStack() as undo:
@@ -185,7 +199,7 @@ def _writer(
         file = fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
         undo.callback(file.close)
         journal = Journal(fs, directory, scan.generation, file, scan.end, scan.sequence)
-        writer = Writer(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
+        writer = kind(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
         undo.pop_all()
     return writer
 
@@ -231,7 +245,7 @@ def create_session(
         raise
     try:
         fs.sync_dir(sessions)
-        writer = _writer(services, directory, header, read_state_once(fs, directory), prefix_of, lock)
+        writer = _writer(services, directory, header, read_state_once(fs, directory), prefix_of, lock, Writer)
     except BaseException:
         lock.release()
         raise

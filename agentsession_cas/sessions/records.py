@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentsession_cas.core.framing import Record
+from agentsession_cas.core.identity import HASH_PREFIX
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import RowCode
+from agentsession_cas.core.rows import NO_DIGEST, RowCode
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.publish import LOOSE_BELOW
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.services import Mark
 
-__all__ = ["in_groups", "mark_of", "publish_records"]
+__all__ = ["in_groups", "mark_of", "newest_entry", "publish_records"]
 
 
 def publish_records(objects: ObjectDatabase, records: Iterable[Record], *, packed: bool = False) -> None:
@@ -42,3 +43,12 @@ def mark_of(table: RowTable) -> int:
         if row.code == RowCode.MARK:
             return row.kind
     return Mark.RECORD
+
+
+def newest_entry(table: RowTable, rows: int) -> str:
+    """The id of the newest entry among the first ``rows``, "" for none."""
+    for number in range(rows - 1, -1, -1):
+        digest = table.row(number).entry
+        if digest != NO_DIGEST:
+            return HASH_PREFIX + digest.hex()
+    return ""

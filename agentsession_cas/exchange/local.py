@@ -1,0 +1,203 @@
+"""A store on this disk as one side of an exchange (store.md A11): what it holds, what it gives.
+
+Reads as any reader does, without a lock; what it tells of is committed first. How it takes is ``exchange.receiving``.
+Sessions are read anew for every question: nothing is held in between, and a caller behind a wire is served alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+
+from agentsession_cas.core.entry import sidecar_blobs
+from agentsession_cas.core.facts import Flag
+from agentsession_cas.core.header import Header
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.rows import NO_DIGEST
+from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, NoBlob, NoObject, NoSession
+from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Name, Object, Position, Receipt, State
+from agentsession_cas.exchange.quarantine import Quarantine
+from agentsession_cas.exchange.receiving import Parts, marked, receive
+from agentsession_cas.sessions.journal import JOURNAL_NAME
+from agentsession_cas.sessions.opening import Snapshot
+from agentsession_cas.sessions.records import mark_of, newest_entry
+from agentsession_cas.sessions.reffile import RefTarget
+from agentsession_cas.sessions.rowmaker import digest_of
+from agentsession_cas.sessions.services import Mark
+from agentsession_cas.sessions.source import RowSource, hash_of
+
+__all__ = ["LocalEndpoint"]
+
+
+class LocalEndpoint:
+    """An :class:`~agentsession_cas.exchange.endpoint.Endpoint` over a store's parts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._layout = parts.layout
+        self._fs = parts.layout.host.fs
+        self._objects = parts.objects
+
+    @property
+    def address(self) -> str:
+        """Where the store lies."""
+        return self._layout.root
+
+    # --- where sessions stand ---
+
+    def states(self) -> Iterator[State]:
+        """The state of every session that reads."""
+        for _, header in self._parts.catalogue.headers():
+            with suppress(AgentSessionError):
+                yield self._state(header)
+
+    def _state(self, header: Header) -> State:
+        found = self._parts.catalogue.snapshot(header.id)
+        with closing(found.source):
+            head = found.source.entry_id(found.head) if found.head >= 0 else ""
+            birth = found.state.scan.generation.birth
+            return State(header.id, birth, len(found.source.table), digest_of(head) if head else NO_DIGEST)
+
+    def position(self, session: str, at: int) -> Position | None:
+        """Where a session stands, with the proof of its first ``at`` rows; None when it is not held."""
+        try:
+            found = self._parts.catalogue.snapshot(session)
+        except NoSession:
+            return None
+        with closing(found.source):
+            return position_of(found, at)
+
+    # --- what it gives ---
+
+    def manifest(self, session: str, after: int, *, prefix: bool) -> Manifest:
+        """Commit a session, and tell its entries from row ``after`` on."""
+        found = self._parts.catalogue.snapshot(session)
+        with closing(found.source):
+            self._commit(session)
+            source = found.source
+            first = source.base_count + source.table.ordinal(min(after, len(source.table)))
+            before = [_item(source, at) for at in range(source.base_count)] if prefix else []
+            return Manifest(position_of(found, 0), before, [_item(source, at) for at in range(first, len(source))])
+
+    def _commit(self, session: str) -> None:
+        """Make what was read durable, whoever wrote it: its bytes, their name, and the session's."""
+        directory = self._layout.session_dir(session)
+        journal = self._fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
+        try:
+            journal.sync()
+        finally:
+            journal.close()
+        self._fs.sync_dir(directory)
+        self._fs.sync_dir(self._layout.sessions)
+
+    def load(self, session: str, items: Sequence[Item], wanted: set[Name]) -> Iterator[Object]:
+        """The wanted objects of some of a manifest's entries, blobs and bodies before the envelopes that need them."""
+        found = self._parts.catalogue.snapshot(session)
+        left = set(wanted)
+        with closing(found.source):
+            for item in items:
+                names = names_of(item)
+                if left.isdisjoint(names):
+                    continue
+                if item.place >= len(found.source) or found.source.entry_id(item.place) != item.entry:
+                    raise Changed("the session is another than it was", where=session, next_step="try again")
+                entry = found.source.entry(item.place)
+                for name in names:
+                    if name in left:
+                        left.discard(name)
+                        space = name[0]
+                        data = entry.content if space is Space.CONTENTS else entry.envelope
+                        yield (*name, self._blob(name[1]) if space is Space.MEDIA else data)
+
+    def _blob(self, digest: bytes) -> bytes:
+        try:
+            return self._objects.get(Space.MEDIA, digest)
+        except NoObject as error:
+            raise NoBlob(
+                "the session names a blob that is not held, and so goes nowhere",
+                where=hash_of(digest),
+                next_step="put the blob first",
+            ) from error
+
+    # --- what it lacks and takes ---
+
+    def lacking(self, session: str, entries: Sequence[str]) -> list[str]:
+        """Those that are no entries of the session, in order; all of them when it is not held."""
+        try:
+            found = self._parts.catalogue.snapshot(session)
+        except NoSession:
+            return list(entries)
+        with closing(found.source):
+            return [each for each in entries if found.source.find(each) < 0]
+
+    def missing(self, session: str, names: Sequence[Name]) -> list[Name]:
+        """Those that are neither held nor arrived for this session."""
+        arrived = self._quarantine(session).objects()
+        return self._objects.lacking([name for name in names if name not in arrived])
+
+    def take(self, session: str, objects: Sequence[Object]) -> None:
+        """Keep objects aside for a delivery."""
+        self._quarantine(session).add(objects)
+
+    def _quarantine(self, session: str) -> Quarantine:
+        return Quarantine(self._layout.host, self._layout.tmp, session)
+
+    def receive(self, delivery: Delivery) -> Receipt:
+        """Make a session, or merge into the one held, durably."""
+        quarantine = self._quarantine(delivery.header.id)
+        try:
+            receipt = receive(self._parts, delivery, quarantine.objects())
+        except (Changed, CallIDRepeated):
+            raise
+        except AgentSessionError:
+            quarantine.drop()
+            raise
+        quarantine.drop()
+        return receipt
+
+    def drop(self, session: str) -> None:
+        """Let go of what was kept aside."""
+        self._quarantine(session).drop()
+
+    def make_record(self, session: str) -> None:
+        """Mark a session the record, durably."""
+        marked(self._parts, session, Mark.RECORD)
+
+    # --- refs ---
+
+    def ref(self, name: str) -> RefTarget | None:
+        """What a ref holds, dangling or not; None for no ref."""
+        held = self._parts.refs.read(name)
+        return None if held is None else held.target
+
+    def move_ref(self, name: str, expected: RefTarget | None, to: RefTarget) -> bool:
+        """Move a ref by compare-and-swap, durably; whether that changed anything."""
+        return self._parts.update_ref(name, expected, to, "pushed")
+
+
+def position_of(found: Snapshot, at: int) -> Position:
+    """Where a session that was read stands, with the proof of its first ``at`` rows."""
+    source = found.source
+    rows = len(source.table)
+    head = source.entry_id(found.head) if found.head >= 0 else ""
+    return Position(
+        found.header,
+        found.state.scan.generation.birth,
+        rows,
+        head,
+        mark_of(source.table),
+        newest_entry(source.table, rows),
+        newest_entry(source.table, at) if at <= rows else None,
+    )
+
+
+def _item(source: RowSource, at: int) -> Item:
+    entry = source.entry(at)
+    blobs = tuple(sidecar_blobs(entry.content)) if source.facts(at).flags & Flag.BLOBS else ()
+    return Item(entry.id, entry.content_hash, blobs, at)
+
+
+def names_of(item: Item) -> list[Name]:
+    """The objects an entry needs, those that others name before those that name them."""
+    blobs = [(Space.MEDIA, digest_of(blob)) for blob in item.blobs]
+    return [*blobs, (Space.CONTENTS, digest_of(item.content)), (Space.ENTRIES, digest_of(item.entry))]

@@ -1,0 +1,241 @@
+"""Taking what another store sends (store.md A11): tested, then admitted in one step, then the head.
+
+Owns the order of a receive (architecture §3): the session's lock where there is a session, the store lock shared, and
+under it, until the rows are committed: every entry put together from what arrived and what is held, and tested as a
+line of a file is; links looked up among both; blobs made the store's; the rows. A new session is made with its objects
+as one pack and its head in place; for one that is held, the bodies ride in its journal, as an append's do, and the next
+checkpoint makes objects of them. What was held when it was asked for and is gone makes the sender ask again. Nothing of
+a refused delivery stays but what the next sweep takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import Final, NamedTuple
+
+from agentsession_cas.core.entry import Entry, sidecar_blobs
+from agentsession_cas.core.facts import Flag
+from agentsession_cas.core.identity import HASH_PREFIX, is_hash
+from agentsession_cas.core.jsonl import read_session
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.spans import check_redacted
+from agentsession_cas.errors import BadID, Changed, Corrupt, NoObject, NoSession, SessionExists
+from agentsession_cas.exchange.catalogue import Catalogue
+from agentsession_cas.exchange.endpoint import Delivery, Name, Object, Position, Receipt
+from agentsession_cas.exchange.intake import make_session
+from agentsession_cas.exchange.projection import session_blobs
+from agentsession_cas.layout import Layout
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.opening import open_writer
+from agentsession_cas.sessions.receiver import Receiver
+from agentsession_cas.sessions.records import newest_entry
+from agentsession_cas.sessions.reffile import RefTarget
+from agentsession_cas.sessions.refs import RefDatabase
+from agentsession_cas.sessions.rowmaker import digest_of
+from agentsession_cas.sessions.services import Mark, Services
+from agentsession_cas.sessions.source import hash_of
+
+__all__ = ["Parts", "hold", "marked", "receive"]
+
+_LOCK_WAIT_S: Final = 60.0
+"""How long a delivery waits for whoever holds the session."""
+_FRAME_BYTES: Final = 256 << 20
+"""Entries merged at once, whole or not at all, have so many bytes; a longer delivery lands in several steps."""
+_FRONT: Final = len(f'{{"content":"{HASH_PREFIX}",') + 64
+
+UpdateRef = Callable[[str, RefTarget | None, RefTarget, str], bool]
+
+
+class Parts(NamedTuple):
+    """What of a store an exchange works on."""
+
+    layout: Layout
+    objects: ObjectDatabase
+    catalogue: Catalogue
+    services: Services
+    refs: RefDatabase
+    update_ref: UpdateRef
+
+
+def receive(parts: Parts, delivery: Delivery, arrived: Mapping[Name, bytes]) -> Receipt:
+    """Make a session, or merge into the one held, durably; ``arrived`` are objects beside those of the store.
+
+    Raises Changed when the question has to be asked again, and what :meth:`Endpoint.receive` says.
+    """
+    incoming = _Incoming(parts.objects, arrived)
+    if not delivery.birth:
+        try:
+            return _made(parts, delivery, incoming)
+        except SessionExists as error:
+            raise _changed(delivery) from error
+    try:
+        with hold(parts, delivery.header.id) as held:
+            if held.birth != delivery.birth:
+                raise _changed(delivery)
+            return _merged(parts, delivery, incoming, held)
+    except NoSession as error:
+        raise _changed(delivery) from error
+
+
+def marked(parts: Parts, session: str, mark: int) -> bool:
+    """Mark a session a record or a mirror, durably; whether it was not. Raises NoSession, SessionLocked."""
+    with hold(parts, session) as held:
+        before = held.mark
+        held.set_mark(mark)
+        return before != mark
+
+
+@contextmanager
+def hold(parts: Parts, session: str, wait_s: float = _LOCK_WAIT_S) -> Iterator[Receiver]:
+    """Hold a session to take entries, a head or a mark. Raises NoSession; SessionLocked after ``wait_s`` seconds."""
+    layout = parts.layout
+    directory = layout.session_dir(session)
+    held = open_writer(
+        parts.services, layout.sessions, directory, session, parts.catalogue.prefix_of, wait_s, Receiver
+    )
+    try:
+        yield held
+    except BaseException:
+        held.abandon()
+        raise
+    held.close()
+
+
+def _changed(delivery: Delivery) -> Changed:
+    return Changed("what the receiver held has changed meanwhile", where=delivery.header.id, next_step="try again")
+
+
+# --- a session that is not held -------------------------------------------------------------------------------------
+
+
+def _made(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Receipt:
+    header = delivery.header
+    layout = parts.layout
+    moves = delivery.force or delivery.follow or delivery.expected in (None, header.base)
+    with layout.shared():
+        layout.settle()
+        if parts.catalogue.holds(header.id):
+            raise _changed(delivery)
+        ids = chain(delivery.prefix, delivery.own)
+        session = read_session(chain((header.line,), (incoming.line(each) for each in ids)))
+        if parts.services.redacted_only:
+            check_redacted(session.header, session)
+        session.leaf = delivery.head if moves else header.base
+        blobs = incoming.blobs(session_blobs(session))
+        make_session(layout, parts.catalogue, parts.services, session, Mark.MIRROR, blobs)
+    if parts.services.background:
+        parts.services.merge(lambda: True, thorough=False)  # or many pushes leave as many packs
+    found = parts.catalogue.snapshot(header.id)
+    found.source.close()
+    birth, rows = found.state.scan.generation.birth, len(found.source.table)
+    last = delivery.own[-1] if delivery.own else ""
+    position = Position(header, birth, rows, session.leaf, Mark.MIRROR, last)
+    why = "" if session.leaf == delivery.head else f"there was no session, and its head was to be {delivery.expected}"
+    return Receipt(True, len(delivery.own), session.leaf != header.base, False, why, position)
+
+
+# --- one that is ----------------------------------------------------------------------------------------------------
+
+
+def _merged(parts: Parts, delivery: Delivery, incoming: _Incoming, held: Receiver) -> Receipt:
+    with parts.layout.shared():
+        parts.layout.settle()
+        admitted = 0
+        for entries in _batches(incoming.entry(each) for each in delivery.own):
+            naming = (entry.content for entry in entries if entry.facts.flags & Flag.BLOBS)
+            blobs = dict.fromkeys(blob for content in naming for blob in sidecar_blobs(content))
+            if blobs:
+                parts.objects.publish(incoming.blobs(blobs))
+            admitted += held.merge(delivery.header, entries, delivery.known)
+        if not delivery.own:
+            held.merge(delivery.header, (), ())  # a header of a later format
+        moved, forced, why = _moved(delivery, held)
+        held.land()
+    last = newest_entry(held.source.table, held.rows)
+    position = Position(held.header, held.birth, held.rows, held.head, held.mark, last)
+    return Receipt(False, admitted, moved, forced, why, position)
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.content)
+        if size >= _FRAME_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _moved(delivery: Delivery, held: Receiver) -> tuple[bool, bool, str]:
+    """Move the head if it may be: whether it moved, by force, and why it did not, "" when it is where it should be."""
+    head, to = held.head, delivery.head
+    if head == to:
+        return False, False, ""
+    if delivery.follow:
+        why = _may_follow(held, to)
+        return (held.move_head(to), False, "") if not why else (False, False, why)
+    if head == delivery.expected:
+        return held.move_head(to), False, ""
+    if delivery.force:
+        return held.move_head(to), True, ""
+    seen = "never seen" if delivery.expected is None else f"last seen at {delivery.expected or 'the universal root'}"
+    return False, False, f"the head is {head or 'the universal root'}, and was {seen}"
+
+
+def _may_follow(held: Receiver, to: str) -> str:
+    """Why a fetch may not move the head there; "" when it may (store.md A11)."""
+    source = held.source
+    if not held.is_mirror:
+        return "the session is a record here: its head is its own"
+    if held.head and not source.is_above(source.find(held.head), source.find(to)):
+        return "the head fetched does not descend from the head held"
+    return ""
+
+
+# --- what arrived ---------------------------------------------------------------------------------------------------
+
+
+class _Incoming:
+    """Objects that arrived, and behind them those of the store."""
+
+    def __init__(self, objects: ObjectDatabase, arrived: Mapping[Name, bytes]) -> None:
+        self._objects = objects
+        self._arrived = arrived
+
+    def get(self, space: Space, digest: bytes) -> bytes:
+        """An object's bytes. Raises Changed when it is neither here nor there."""
+        data = self._arrived.get((space, digest))
+        if data is not None:
+            return data
+        try:
+            return self._objects.get(space, digest)
+        except (NoObject, Corrupt) as error:
+            raise Changed(
+                "an object of the session is there no more", where=hash_of(digest), next_step="try again"
+            ) from error
+
+    def line(self, entry_id: str) -> bytes:
+        """The line of an entry, to be read and so tested as a file's is. Raises BadID for an envelope that is none."""
+        if not is_hash(entry_id):
+            raise BadID("an entry is named by its hash", where=entry_id)
+        envelope = self.get(Space.ENTRIES, digest_of(entry_id))
+        named = envelope[12 : _FRONT - 2].decode("latin-1")
+        if not envelope.startswith(b'{"content":"') or not is_hash(named):
+            raise BadID("the bytes of that hash are no envelope", where=entry_id)
+        body = self.get(Space.CONTENTS, digest_of(named))
+        joint = b"" if body == b"{}" else b","
+        return b"".join((body[:-1], joint, b'"id":"', entry_id.encode(), b'",', envelope[_FRONT:]))
+
+    def entry(self, entry_id: str) -> Entry:
+        """An entry, every hash of it made again."""
+        return Entry.from_line(self.line(entry_id))
+
+    def blobs(self, names: Iterable[str]) -> list[Object]:
+        """Blobs as objects to publish. Raises Changed as :meth:`get` does."""
+        digests = [digest_of(name) for name in names]
+        return [(Space.MEDIA, digest, self.get(Space.MEDIA, digest)) for digest in digests]

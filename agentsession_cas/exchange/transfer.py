@@ -1,0 +1,236 @@
+"""Push and fetch between two endpoints (store.md A11): who asks what, in which order, and what is remembered of it.
+
+A push is: where does the session stand there; what is new here (told by what is remembered, when both stores prove to
+be the same still, else by asking for every entry); which objects are missing; those, in pieces; then the delivery. A
+fetch is the same with the sides exchanged. What changed between question and delivery is asked again, a few times.
+Knows no store and no disk: both sides are endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+from agentsession_cas.errors import CallIDRepeated, Changed, MirrorError, NoSession
+from agentsession_cas.exchange.endpoint import Delivery, Endpoint, Item, Manifest, Name, Object, Position, Receipt
+from agentsession_cas.exchange.local import names_of
+from agentsession_cas.exchange.remembered import Place, Remembered, Seen
+from agentsession_cas.sessions.services import Mark
+
+__all__ = ["Carried", "HeadMove", "Progress", "Wish", "fetch_session", "push_session"]
+
+_PIECE_BYTES: Final = 4 << 20
+_NAMES: Final = 20_000
+_TRIES: Final = 4
+
+Progress = Callable[[int, int], None]
+"""Called with the objects carried so far, and how many there are, for each session anew."""
+
+T = TypeVar("T")
+
+
+class Wish(NamedTuple):
+    """What a push is to do about the head: ``expected`` None is what was last seen there."""
+
+    expected: str | None = None
+    force: bool = False
+
+
+class HeadMove(NamedTuple):
+    """What became of the receiver's head: ``current`` is where it is ("" the universal root).
+
+    ``why`` says why it is not the sender's, "" when it is; ``forced`` that it was moved from where nobody expected it.
+    """
+
+    moved: bool
+    forced: bool
+    current: str
+    why: str
+
+
+class Carried(NamedTuple):
+    """What an exchange of one session did, before refs and marks."""
+
+    created: bool
+    admitted: int
+    objects: int
+    size: int
+    head: HeadMove
+    mark: int
+
+
+def push_session(
+    source: Endpoint, target: Endpoint, memory: Remembered, session: str, wish: Wish, progress: Progress
+) -> Carried:
+    """Bring the record of a session, and then its head, to the target.
+
+    Raises NoSession, MirrorError for a mirror, NoBlob, and what :meth:`Endpoint.receive` does.
+    """
+    return _again(lambda: _push(source, target, memory, session, wish, progress))
+
+
+def fetch_session(
+    source: Endpoint, target: Endpoint, memory: Remembered, session: str, progress: Progress
+) -> Carried:
+    """Bring a session, whatever its mark, from the source; ``memory`` is the target's. Raises as a push does."""
+    return _again(lambda: _fetch(source, target, memory, session, progress))
+
+
+def _again(attempt: Callable[[], T]) -> T:
+    for _ in range(_TRIES - 1):
+        with suppress(Changed):
+            return attempt()
+    return attempt()
+
+
+def _push(
+    source: Endpoint, target: Endpoint, memory: Remembered, session: str, wish: Wish, progress: Progress
+) -> Carried:
+    here, there, seen = _standing(source, target, memory, session)
+    if here is None:
+        raise NoSession("the store holds no such session", where=session)
+    if here.mark != Mark.RECORD:
+        raise MirrorError(
+            "the session is a mirror, and only the record is pushed",
+            where=session,
+            next_step="push from where it is written, or declare this copy the record if that is gone",
+        )
+    told = source.manifest(session, seen.here.rows if seen else 0, prefix=there is None)
+    own = told.own if seen or there is None else _lacking(target, session, told.own)
+    expected = wish.expected
+    if expected is None and there is not None:
+        expected = seen.head if seen else there.head if not source.lacking(session, _ids(there.head)) else None
+    done = _carry(source, target, told, there, own, progress, (expected, wish.force, False))
+    after = done.receipt.position
+    head = after.head if not done.receipt.why else seen.head if seen else None
+    if head is not None:  # a refusal is no look at the head: only a fetch takes it as seen
+        fetched = _agreed(there, done.receipt, seen.fetched if seen else -1)
+        place = Place.of(after)
+        memory.see(session, Seen(Place.of(told.position), place, max(fetched, 0), head, told.position.mark))
+    return done.told()
+
+
+def _fetch(source: Endpoint, target: Endpoint, memory: Remembered, session: str, progress: Progress) -> Carried:
+    here, there, seen = _standing(target, source, memory, session)
+    if there is None:
+        raise NoSession("the remote holds no such session", where=session)
+    told = source.manifest(session, seen.fetched if seen else 0, prefix=here is None)
+    own = told.own if here is None else _lacking(target, session, told.own)
+    done = _carry(source, target, told, here, own, progress, (None, False, True))
+    after = done.receipt.position
+    agreed = _agreed(here, done.receipt, seen.here.rows if seen else -1)
+    sent = Place.of(after) if agreed == after.rows else seen.here if seen else Place(after.birth.hex(), 0, "")
+    memory.see(session, Seen(sent, Place.of(told.position), told.position.rows, told.position.head, after.mark))
+    return done.told()
+
+
+def _standing(
+    ours: Endpoint, theirs: Endpoint, memory: Remembered, session: str
+) -> tuple[Position | None, Position | None, Seen | None]:
+    """Where a session stands on both sides, and what is remembered of it, if both prove to be the same still."""
+    seen = memory.session(session)
+    here = ours.position(session, seen.here.rows if seen else 0)
+    there = theirs.position(session, seen.there.rows if seen else 0)
+    holds = seen is not None and seen.here.holds(here) and seen.there.holds(there)
+    return here, there, seen if holds else None
+
+
+def _agreed(before: Position | None, receipt: Receipt, rows: int) -> int:
+    """How many rows of the receiver the other side is known to have, when it was ``rows`` of them before.
+
+    That is all of them when nobody else added any.
+    """
+    after = receipt.position
+    if before is None:
+        return after.rows
+    alone = after.rows == before.rows + receipt.admitted + receipt.moved
+    return after.rows if alone and rows == before.rows else rows
+
+
+def _ids(entry: str) -> list[str]:
+    return [entry] if entry else []
+
+
+def _lacking(target: Endpoint, session: str, own: list[Item]) -> list[Item]:
+    lacking = set(target.lacking(session, [item.entry for item in own])) if own else set()
+    return [item for item in own if item.entry in lacking]
+
+
+class _Done(NamedTuple):
+    receipt: Receipt
+    objects: int
+    size: int
+
+    def told(self) -> Carried:
+        receipt = self.receipt
+        head = HeadMove(receipt.moved, receipt.forced, receipt.position.head, receipt.why)
+        return Carried(
+            receipt.created, receipt.admitted, self.objects, self.size, head, receipt.position.mark
+        )
+
+
+def _carry(
+    source: Endpoint,
+    target: Endpoint,
+    told: Manifest,
+    held: Position | None,
+    own: list[Item],
+    progress: Progress,
+    rule: tuple[str | None, bool, bool],
+) -> _Done:
+    """Bring entries of a session to a target that was found to hold ``held`` of it."""
+    header, head = told.position.header, told.position.head
+    if held is not None and not own and _is_there(held, told.position):
+        return _Done(Receipt(False, 0, False, False, "", held), 0, 0)
+    items = [*told.prefix, *own]
+    count = size = 0
+    wanted = _wanted(target, header.id, items)
+    for piece in _pieces(source.load(header.id, items, wanted)) if wanted else ():
+        target.take(header.id, piece)
+        count += len(piece)
+        size += sum(len(data) for _, _, data in piece)
+        progress(count, len(wanted))
+    prefix, new = ([item.entry for item in part] for part in (told.prefix, own))
+    delivery = Delivery(header, held.birth if held else b"", prefix, new, head, *rule)
+    return _Done(_delivered(source, target, delivery), count, size)
+
+
+def _is_there(held: Position, told: Position) -> bool:
+    """Whether header and head of a session are what they are to be."""
+    same = (held.head, held.header.ident) == (told.head, told.header.ident)
+    return same and held.header.minor >= told.header.minor
+
+
+def _delivered(source: Endpoint, target: Endpoint, delivery: Delivery) -> Receipt:
+    """Deliver; a call_id that the target finds twice is no fault of the union when the source has both."""
+    while True:
+        try:
+            return target.receive(delivery)
+        except CallIDRepeated as error:
+            if error.where in delivery.known or source.lacking(delivery.header.id, [error.where]):
+                target.drop(delivery.header.id)
+                raise
+            delivery = delivery._replace(known=delivery.known | {error.where})
+
+
+def _wanted(target: Endpoint, session: str, items: Iterable[Item]) -> set[Name]:
+    names = iter(dict.fromkeys(name for item in items for name in names_of(item)))
+    wanted: set[Name] = set()
+    while some := list(islice(names, _NAMES)):
+        wanted.update(target.missing(session, some))
+    return wanted
+
+
+def _pieces(objects: Iterable[Object]) -> Iterator[list[Object]]:
+    piece: list[Object] = []
+    size = 0
+    for each in objects:
+        piece.append(each)
+        size += len(each[2])
+        if size >= _PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
