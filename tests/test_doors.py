@@ -107,7 +107,8 @@ def test_the_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def _one_wrong(function: Callable[..., Any], good: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Each parameter in turn wrong, what is required beside it being good."""
     parameters = inspect.signature(function).parameters.values()
-    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD and each.name not in NO_VALUES]
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    named = [each.name for each in parameters if each.kind not in several and each.name not in NO_VALUES]
     needed = {each.name: good[each.name] for each in parameters if each.name in named and each.default is each.empty}
     for name in named:
         for value in WRONG:
@@ -124,6 +125,7 @@ def test_one_wrong_value_for_a_method_of_the_store(name: str, tmp_path: Path, mo
     good = {
         "session": store.read("held") if name == "origin_dispatches" else "held",
         **dict.fromkeys(("entry", "call", "parent", "call_id", "expected", "to", "profile", "name"), "x"),
+        **dict.fromkeys(("remote", "path"), "x"),
         **({"expected": None, "next": RefTarget("held")} if name == "update_ref" else {}),
         "rewrite": str, "data": b"x", "source": [b"{}"], "target": "out.jsonl",
     }

@@ -22,6 +22,8 @@ from agentsession_cas.core.header import Header
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import SessionLocked
 from agentsession_cas.exchange.continuation import Dispatched
+from agentsession_cas.exchange.sharing import Fetched
+from agentsession_cas.exchange.transfer import Progress
 from agentsession_cas.sessions import handle
 from agentsession_cas.sessions.listing import OnDamage, Summary
 from agentsession_cas.sessions.reffile import RefUpdate
@@ -224,6 +226,22 @@ class Store(Twin):
     resolve_current = OffLoop(Under.resolve_current)
     update_ref = OffLoop(Under.update_ref)
     list_refs = OffLoop(Under.list_refs)
+
+    # --- other stores ---
+
+    remotes = OffLoop(Under.remotes)
+    add_remote = OffLoop(Under.add_remote)
+    remove_remote = OffLoop(Under.remove_remote)
+    push = OffLoop(Under.push)
+    fetch = OffLoop(Under.fetch)
+    declare_record = OffLoop(Under.declare_record)
+
+    @classmethod
+    async def clone(
+        cls, remote: str | Path, path: str | Path, *, host: Host | None = None, progress: Progress | None = None
+    ) -> list_[Fetched]:
+        """Make a store with every session of another; raises as the library's does."""
+        return await asyncio.to_thread(partial(Under.clone, remote, path, host=host, progress=progress))
 
     # --- upkeep ---
 

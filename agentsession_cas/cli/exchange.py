@@ -171,7 +171,7 @@ def clone_verb(app: App, source: str, target: str) -> None:
     for each in done if app.as_json else ():
         _tell(app, each, each.objects_received, each.bytes_received, "received")
     if not app.as_json:
-        app.out.say(f"cloned {counted(len(done), 'session')} to ", bold(path))
+        app.out.say(f"cloned {counted(len(done), 'session')} to ", bold(target))
 
 
 def _require_some(sessions: tuple[str, ...], all_: bool) -> None:

@@ -15,16 +15,13 @@ from agentsession_cas.core.accept import check_convergence
 from agentsession_cas.core.calls import is_call
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Flag
-from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import REDACTION_MINOR, Header
 from agentsession_cas.core.leaf import check_rest
-from agentsession_cas.core.rows import RowCode, encode_row
+from agentsession_cas.core.rows import RowCode
 from agentsession_cas.core.spans import check_redacted
-from agentsession_cas.core.timestamps import ts_to_ns
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.errors import BaseRule, CallIDRepeated, HeaderDiffers, NoEntry, NoRaise
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
-from agentsession_cas.sessions.rowmaker import make_row
 from agentsession_cas.sessions.writer import Writer
 
 __all__ = ["Receiver"]
@@ -58,19 +55,18 @@ class Receiver(Writer):
         with self._mutex:
             self._require_open()
             raised = self._later(header, entries)
-            table, start, newest = self._source.table, len(self._source.table), self._newest
+            mark = self._tip.mark()
             try:
                 for entry in entries:
-                    self._merge_one(entry, start, known)
-                records = table.pending[start - table.base :]
+                    self._merge_one(entry, mark.rows, known)
+                records = self._source.table.since(mark.rows)
                 if raised != self.header:
                     self._raise_to(raised)
                 if records:
                     self._journal.append(records)
                     self._groups.append(len(records))
             except BaseException:
-                self._source.cut(start)
-                self._newest = newest
+                self._tip.back_to(mark)
                 raise
             return len(records)
 
@@ -86,7 +82,7 @@ class Receiver(Writer):
         early = min(header.minor, held.minor)
         if early < REDACTION_MINOR <= max(header.minor, held.minor):
             brought = [entry.id for entry in entries if header.minor == early and entry.facts.flags & Flag.REDACTED]
-            if brought or (held.minor == early and self._newest.flags & Flag.REDACTED):
+            if brought or (held.minor == early and self._tip.newest.flags & Flag.REDACTED):
                 raise NoRaise(
                     "an entry that holds redacted from before 0.13 would be given a meaning",
                     where=brought[0] if brought else held.id,
@@ -110,20 +106,7 @@ class Receiver(Writer):
             self._check_call(entry, start, known)
         if self._services.redacted_only:
             check_redacted(self.header, (entry,), source)
-        row = make_row(
-            source,
-            entry,
-            entry.body,
-            parent,
-            self._head,
-            parent_ref=source.ref_of(parent),
-            before=self._context_at(parent),
-            ts=ts_to_ns(entry.ts),
-            ref_of=source.ref_of,
-            context_at=self._context_at,
-        )
-        number = source.push(Record(encode_row(row), entry.envelope, entry.content), entry.id)
-        self._newest = self._newest.with_row(number, row)
+        self._tip.admit(entry, parent)
 
     def _parent_of(self, entry: Entry) -> int:
         """The position an entry hangs from (format.md §4): the base, an own entry, or, without a base, the root."""
@@ -155,7 +138,7 @@ class Receiver(Writer):
         with self._mutex:
             self._require_open()
             source = self._source
-            if to == self._head_id:
+            if to == self._tip.head_id:
                 return False
             check_rest(source, to)
             self._append_special(RowCode.HEAD, 0, source.ref_of(source.find(to) if to else -1))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from agentsession_cas.core.accept import Elsewhere, Outcome, prepare
 from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
-from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Newest, Row, RowCode, encode_row, ref_to
@@ -153,6 +153,23 @@ class Tip:
             self._context_of, self._context = entry.id, hash_of(row.context)
         self._add(row, made.envelope, entry.content, entry.id, head_after)
         return accepted
+
+    def admit(self, entry: Entry, parent: int) -> None:
+        """Add the row of an entry another store accepted, below position ``parent``; the head stays where it is."""
+        source = self.source
+        row = make_row(
+            source,
+            entry,
+            entry.body,
+            parent,
+            self.head,
+            parent_ref=source.ref_of(parent),
+            before=self._context_at(parent),
+            ts=ts_to_ns(entry.ts),
+            ref_of=source.ref_of,
+            context_at=self._context_at,
+        )
+        self._add(row, entry.envelope, entry.content, entry.id, self.head_id)
 
     def _add(self, row: Row, envelope: bytes, content: bytes, entry_id: str, head_id: str) -> None:
         """Add the row of an entry, after which the head is ``head_id``."""

@@ -13,7 +13,7 @@ from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.exchange.sharing import Fetched, Pushed
 from agentsession_cas.sessions.source import RowSource
 
-__all__ = ["A", "B", "C", "ROOTS", "fetched", "grow", "lines", "mark", "opened", "own", "pushed", "refusals", "stores"]
+__all__ = ["ROOTS", "A", "B", "C", "fetched", "grow", "lines", "mark", "opened", "own", "pushed", "refusals", "stores"]
 
 A: Final = "/a"
 B: Final = "/b"
