@@ -1,4 +1,4 @@
-"""What durable appends of many asyncio tasks cost, beside appends one after another. ``python -m benchmarks.aio``.
+"""What durable appends of many asyncio tasks cost, beside appends one after another. ``python -m benchmarks aio``.
 
 A hundred tasks append to ten sessions, each waiting until its append is durable before the next; the peer appends as
 many to ten sessions through the library, one after another. Both on a new store, once where each flush takes a
@@ -6,7 +6,7 @@ millisecond more (the host sleeps first: what a network volume or a plain SSD ta
 
 * *loop*: while the tasks ran, the longest time for which the event loop did not get to a timer that was due.
 
-How many flushes there were for an append is told beside the tables.
+How many flushes there were for an append is told as its effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -23,10 +23,10 @@ from typing import Final
 from agentsession_cas import Draft, Store, aio
 from agentsession_cas.effects.host import real_host
 from agentsession_cas.testing.delayed import delayed
-from benchmarks.corpus import drafts, sizes
-from benchmarks.harness import OURS, Options, Target, compare, options, report, workplace
+from benchmarks.corpus import drafts
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, fixed, part, workplace
 
-__all__ = ["main"]
+__all__ = ["measure"]
 
 TASKS: Final = 100
 SESSIONS: Final = 10
@@ -51,27 +51,24 @@ class Syncs:
             time.sleep(self._flush_s)
 
 
-@options(rounds=5, entries=5_000, quick=(2, 500))
-def main(used: Options) -> None:
-    """Compare appends of a hundred tasks with appends one after another; entries are those of a turn."""
+@part(rounds=5, entries=5_000, quick=(2, 500))
+def measure(used: Options) -> list[Comparison]:
+    """Appends of a hundred tasks beside appends one after another; entries are those of a turn."""
     entries = [draft for draft in drafts(used.entries) if draft.type in ("item", "response")]
-    told: list[str] = []
-    compared = []
+    compared: list[Comparison] = []
     with workplace(used.directory) as place:
         for title, flush_s in (("a flush takes 1 ms", FLUSH_S), ("this disk", 0.0)):
             many, blocks = _Many(place, entries, flush_s), list[float]()
             turns = {OURS: partial(many.turn, blocks), SEQUENTIAL: partial(_sequential, place, entries, flush_s)}
             targets = [Target(SEQUENTIAL, 0.2)] if flush_s else []
-            compared.append(compare(f"durable append, {title}", turns, used.rounds, targets))
-            loop: dict[str, Callable[[int], list[float]]] = {
+            appended = compare(f"durable append, {title}", turns, used.rounds, targets)
+            compared.append(replace(appended, effects={"syncs": round(many.syncs / many.appends, 2)}))
+            loop: dict[str, Turn] = {
                 OURS: lambda number, blocks=blocks: [blocks[number]],  # type: ignore[misc]
-                LOOP_LIMIT: lambda _: [0.01],
+                LOOP_LIMIT: fixed(0.01),
             }
             compared.append(compare(f"longest block of the loop, {title}", loop, used.rounds, [Target(LOOP_LIMIT, 1)]))
-            told.append(f"{title}: {many.syncs / many.appends:.2f} flushes for an append")
-    report("aio", used, sizes(entries), compared)
-    if not used.as_json:
-        print("; ".join(told))
+    return compared
 
 
 def _sequential(place: Path, entries: list[Draft], flush_s: float, number: int) -> list[float]:
@@ -138,7 +135,3 @@ async def _longest_block() -> float:
             longest = max(longest, perf_counter() - start - _TICK_S)
     except asyncio.CancelledError:
         return longest
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What an append costs: one entry, or a batch of 10 or 100, durable or lazy. ``python -m benchmarks.append``.
+"""What an append costs: one entry, or a batch of 10 or 100, durable or lazy. ``python -m benchmarks append``.
 
 All peers are handed the same bodies as Python objects, in the same order, and give back control once the entries would
 survive a power cut (*durable*) or the end of the process (*lazy*). Each writes one growing session, open throughout:
@@ -25,6 +25,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import count
@@ -35,20 +36,27 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from agentsession_cas import Draft, Store
+from agentsession_cas import Draft, Store, entry
 from agentsession_cas.core.entry import Entry
-from benchmarks.corpus import drafts, sizes
-from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, options, report, workplace
+from agentsession_cas.effects.host import Host
+from benchmarks.corpus import drafts
+from benchmarks.effects import counting
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, fixed, part, workplace
 
-__all__ = ["main"]
+__all__ = ["measure"]
 
 BARE: Final = "bare write"
 JSONL: Final = "JSONL"
 SQLITE: Final = "SQLite"
 LOOSE: Final = "loose objects"
 
-_DURABLE: Final = (Target(BARE, 1.6), Target(SQLITE, 1.0))
-_LAZY: Final = (Target(SQLITE, 1.5),)
+LIMIT: Final = "30 µs"
+
+_DURABLE: Final = (Target(BARE, 1.3), Target(SQLITE, 1.0), Target(LOOSE, 0.2))
+_LAZY: Final = (Target(SQLITE, 1.0),)
+_SMALL: Final = (*_LAZY, Target(LIMIT, 1.0))
+_BATCH: Final = (Target(SQLITE, 1.0),)
+_SMALL_SIZE: Final = 1_000
 _BATCHES: Final = (10, 100)
 _SORTED: Final = orjson.OPT_SORT_KEYS
 
@@ -64,23 +72,32 @@ Peer = Callable[[Sequence[Work]], None]
 """Writes a batch; on return it is as safe as its kind promises."""
 
 
-@options(rounds=9, entries=400, quick=(3, 60))
-def main(used: Options) -> None:
-    """Compare what an append costs with what a harness would use instead; entries are those of one turn."""
-    given = drafts((used.rounds + 1) * used.entries)
-    parent = "sha256:" + "0" * 64
-    work = [Work(draft, _bytes_of(draft, parent)) for draft in given]
+@part(rounds=9, entries=400, quick=(3, 60))
+def measure(used: Options) -> list[Comparison]:
+    """An append beside what a harness would use instead; entries are those of one turn."""
+    count = (used.rounds + 1) * used.entries
+    work = [Work(draft, _bytes_of(draft)) for draft in drafts(count)]
+    small = [Work(draft, _bytes_of(draft)) for draft in _small(count)]
     compared: list[Comparison] = []
     with workplace(used.directory) as place:
         for durable in (True, False):
             for size in (1, *_BATCHES):
                 compared.append(_compare(place / f"{durable}-{size}", work, used, size, durable=durable))
-    report("append", used, sizes(given), compared)
+        compared.append(_compare_small(place / "small", small, used))
+    return compared
 
 
-def _bytes_of(draft: Draft, parent: str) -> bytes:
-    entry = Entry.seal(draft.type, draft.body, parent, "2026-01-31T12:00:00.123456789Z")
-    return entry.envelope + entry.content
+def _bytes_of(draft: Draft) -> bytes:
+    sealed = Entry.seal(draft.type, draft.body, "sha256:" + "0" * 64, "2026-01-31T12:00:00.123456789Z")
+    return sealed.envelope + sealed.content
+
+
+def _small(count: int) -> Iterator[Draft]:
+    """Outputs of calls, each of 1 KB."""
+    text = "".join(draft.body["item"]["output"] for draft in drafts(200) if "output" in draft.body.get("item", {}))
+    for at in range(count):
+        said = f"{at} {text[at * 97 % (len(text) - _SMALL_SIZE) :]}"[:_SMALL_SIZE]
+        yield entry.function_call_output(f"call_{at}", said)
 
 
 def _compare(place: Path, work: list[Work], used: Options, size: int, *, durable: bool) -> Comparison:
@@ -96,9 +113,36 @@ def _compare(place: Path, work: list[Work], used: Options, size: int, *, durable
         if durable and size == 1:
             opened[LOOSE] = held.enter_context(_loose(place / "loose"))
         turns = {name: _turn(peer, work, used.entries, size) for name, peer in opened.items()}
-        targets = () if size > 1 else _DURABLE if durable else _LAZY
+        targets = (_BATCH if durable else ()) if size > 1 else _DURABLE if durable else _LAZY
         many = "append" if size == 1 else f"batch of {size}"
-        return compare(f"{'durable' if durable else 'lazy'} {many}", turns, used.rounds, targets)
+        compared = compare(f"{'durable' if durable else 'lazy'} {many}", turns, used.rounds, targets)
+    return replace(compared, effects=_effects(place / "counted", work[: used.entries], size, durable=durable))
+
+
+def _compare_small(place: Path, work: list[Work], used: Options) -> Comparison:
+    place.mkdir()
+    with ExitStack() as held:
+        opened = {
+            OURS: held.enter_context(_ours(place / "store", durable=False)),
+            JSONL: held.enter_context(_jsonl(place / "lines.jsonl", durable=False)),
+            SQLITE: held.enter_context(_sqlite(place / "rows.db", durable=False)),
+        }
+        turns = {name: _turn(peer, work, used.entries, 1) for name, peer in opened.items()}
+        turns[LIMIT] = fixed(30e-6)
+        return compare("lazy append of 1 KB", turns, used.rounds, _SMALL)
+
+
+def _effects(path: Path, work: list[Work], size: int, *, durable: bool) -> dict[str, float]:
+    """Those of an append, or a batch, of ours: checkpoints included, the making of the session not."""
+    host, effects = counting()
+    with _ours(path, durable=durable, host=host) as write:
+        write(work[:1])
+        effects.reset()
+        rest = range(1, len(work), size)
+        for at in rest:
+            write(work[at : at + size])
+        _settle()
+        return effects.per(len(rest))
 
 
 def _turn(peer: Peer, work: list[Work], entries: int, size: int) -> Turn:
@@ -129,8 +173,8 @@ def _settle() -> None:
 
 
 @contextmanager
-def _ours(path: Path, *, durable: bool) -> Iterator[Peer]:
-    with Store.open(path, create=True) as store, store.create(cwd="/src") as session:
+def _ours(path: Path, *, durable: bool, host: Host | None = None) -> Iterator[Peer]:
+    with Store.open(path, create=True, host=host) as store, store.create(cwd="/src") as session:
 
         def write(batch: Sequence[Work]) -> None:
             if len(batch) == 1:
@@ -251,7 +295,3 @@ def _loose(path: Path) -> Iterator[Peer]:
                 os.fdatasync(log)
 
         yield write
-
-
-if __name__ == "__main__":
-    main()

@@ -20,7 +20,7 @@ from typing import Any, Final
 from agentsession_cas import Draft, entry
 from agentsession_cas.core.canonical import canonical
 
-__all__ = ["CONFIG_EVERY", "drafts", "sizes"]
+__all__ = ["CONFIG_EVERY", "drafts", "sizes", "stream"]
 
 CONFIG_EVERY: Final = 100
 _TEXT_MAX: Final = 48_000
@@ -33,7 +33,12 @@ Json = dict[str, Any]
 
 def drafts(count: int, seed: int = 1) -> list[Draft]:
     """``count`` entries to append one after the other, below the universal root."""
-    return list(islice(_steps(_Writer(random.Random(seed))), count))
+    return list(islice(stream(seed), count))
+
+
+def stream(seed: int = 1) -> Iterator[Draft]:
+    """The entries of :func:`drafts`, without end."""
+    return _steps(_Writer(random.Random(seed)))
 
 
 def sizes(given: Sequence[Draft]) -> dict[str, int]:

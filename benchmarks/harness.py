@@ -1,40 +1,63 @@
-"""Peers measured side by side, and the figures of it for a person and for a program.
+"""Peers measured side by side: the method of the suite.
 
 Owns the method. Every round each peer takes one turn over the same work; the order turns and flips from round to round,
 so that none always follows the same one; the first round is not counted. Garbage of others is collected before a turn,
 what the benchmark itself holds is frozen, and the collector stays on, as it does for users. Ratios are of ours to the
 peer *within a round*, and the median over rounds is shown: they survive a busy machine, times do not. A target is held
 against the ratio of typical operations (medians); the ratio of whole turns, stalls and background work included, stands
-beside it. Where the kernel says how long a thread waited for a core, that is told too: on a machine busy with other
-work a sync ends with the scheduler's tick, all peers cost the same, and a ratio near 1 is worth nothing.
+beside it. A fixed figure that ours may cost at most ("5 ms") is a peer that always costs that. Where the kernel says how
+long a thread waited for a core, that is told too: on a machine busy with other work a sync ends with the scheduler's
+tick, all peers cost the same, and a ratio near 1 is worth nothing.
 """
 
 from __future__ import annotations
 
 import gc
-import json
-import platform
 import shutil
-import sqlite3
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Final, NamedTuple
+from time import perf_counter
+from typing import Any, Final, NamedTuple, TypeVar
 
-import click
-from rich.console import Console
-from rich.table import Table
+from benchmarks.sessions import Sessions
 
-__all__ = ["OURS", "Comparison", "Options", "Row", "Target", "compare", "options", "report", "workplace"]
+__all__ = [
+    "BUSY",
+    "OURS",
+    "SLOWDOWN",
+    "Comparison",
+    "Options",
+    "Part",
+    "Row",
+    "Size",
+    "Target",
+    "Turn",
+    "compare",
+    "each_of",
+    "figures",
+    "fixed",
+    "fresh",
+    "optional",
+    "part",
+    "without_gc",
+    "workplace",
+]
 
 OURS: Final = "agentsession-cas"
+BUSY: Final = 0.1
+"""The share of waiting for a core that makes a comparison doubtful; a real-time thread waits 5%: Linux sees to it."""
+SLOWDOWN: Final[ContextVar[float]] = ContextVar("SLOWDOWN", default=1.0)
+"""What all that ours costs is multiplied by: a seeded mistake, to see that the suite tells of it."""
 
 _WAITS: Final = Path("/proc/thread-self/schedstat")
-_BUSY: Final = 0.1  # a real-time thread waits for a core 5% of the time: Linux sees to it
+
+Thing = TypeVar("Thing")
 
 Turn = Callable[[int], list[float]]
 """A peer's turn in round n (0 is the one not counted): the seconds of each operation."""
@@ -47,19 +70,26 @@ class Target(NamedTuple):
     limit: float
 
 
+class Size(NamedTuple):
+    """How much to measure: rounds counted, and entries, of which a part says what they are."""
+
+    rounds: int
+    entries: int
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much to measure: rounds counted, entries per turn (or in the session), and where."""
+    """What a part is to measure, and where; ``sessions`` are those that parts share."""
 
     rounds: int
     entries: int
     directory: Path
-    as_json: bool
+    sessions: Sessions
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One peer's cost, in microseconds per operation.
+    """One peer's cost of an operation: microseconds, unless the comparison has another unit.
 
     ``median``, ``p99`` and ``mean`` are over all its operations. ``ratio`` is ours to this peer's by the medians of a
     round, ``ratio_mean`` by its means; both the median over rounds, 1 for ours. ``target`` is what ``ratio`` may be at
@@ -78,37 +108,73 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One kind of work and every peer's cost of it. ``operations`` is how many each peer did.
+    """One kind of work and every peer's cost of it, ours first. ``operations`` is how many each peer did.
 
     ``waited`` is the share of the time for which a core was waited for, None where the system does not say.
+    ``effects`` are those of one operation of ours: writes, bytes, syncs, files made. ``note`` is for people.
     """
 
     title: str
     operations: int
     waited: float | None
     rows: list[Row]
+    unit: str = "us"
+    effects: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def missed(self) -> list[Row]:
+        """The peers whose target is missed."""
+        return [row for row in self.rows if row.met is False]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the suite: what it measures, and how much of it usually, in a hurry, and in full."""
+
+    name: str
+    help: str
+    usual: Size
+    quick: Size
+    full: Size
+    measure: Callable[[Options], list[Comparison]]
+
+
+def part(
+    rounds: int, entries: int, quick: tuple[int, int], full: tuple[int, int] | None = None
+) -> Callable[[Callable[[Options], list[Comparison]]], Part]:
+    """Make a part of a function, named after its module."""
+    usual = Size(rounds, entries)
+
+    def declare(measure: Callable[[Options], list[Comparison]]) -> Part:
+        name = measure.__module__.rpartition(".")[2]
+        return Part(name, measure.__doc__ or "", usual, Size(*quick), usual if full is None else Size(*full), measure)
+
+    return declare
 
 
 def compare(title: str, peers: Mapping[str, Turn], rounds: int, targets: Sequence[Target] = ()) -> Comparison:
     """Let the peers, :data:`OURS` among them, take ``rounds`` turns each."""
     taken: dict[str, list[list[float]]] = {name: [] for name in peers}
-    waited: list[float] = []
+    waited = spent = 0.0
     gc.collect()
     gc.freeze()
     try:
         for number in range(rounds + 1):
             for name in _order(list(peers), number):
                 gc.collect()
-                before = _waited_s()
+                before, start = _waited_s(), perf_counter()
                 taken[name].append(peers[name](number))
-                waited.append(_waited_s() - before)
+                waited += _waited_s() - before
+                spent += perf_counter() - start
+        taken[OURS] = [[seconds * SLOWDOWN.get() for seconds in turn] for turn in taken[OURS]]
     finally:
         gc.unfreeze()
     counted = {name: turns[1:] for name, turns in taken.items()}
     limits = {target.peer: target.limit for target in targets}
     rows = [_row(name, counted[name], counted[OURS], limits.get(name)) for name in peers]
-    share = sum(waited) / sum(sum(turn) for turns in taken.values() for turn in turns) if _WAITS.exists() else None
-    return Comparison(title, sum(map(len, counted[OURS])), None if share is None else round(share, 3), rows)
+    share = round(waited / spent, 3) if _WAITS.exists() and spent else None
+    return Comparison(title, sum(map(len, counted[OURS])), share, rows)
 
 
 def _waited_s() -> float:
@@ -151,78 +217,69 @@ def workplace(directory: Path) -> Iterator[Path]:
         shutil.rmtree(path)
 
 
-def options(rounds: int, entries: int, quick: tuple[int, int]) -> Callable[[Callable[[Options], None]], click.Command]:
-    """Make a command of a function; ``quick`` are the rounds and entries of ``--quick``."""
+def fresh(work: Callable[[ExitStack], object], times: int = 1) -> Turn:
+    """A turn that does the work ``times`` times. What it holds, it closes once the clock has stopped."""
 
-    def command(run: Callable[[Options], None]) -> click.Command:
-        def call(rounds_: int, entries_: int, dir_: Path, quick_: bool, json_: bool) -> None:
-            preset = quick if quick_ else (rounds, entries)
-            run(Options(rounds_ or preset[0], entries_ or preset[1], dir_, json_))
+    def turn(number: int) -> list[float]:  # noqa: ARG001
+        taken: list[float] = []
+        for _ in range(times):
+            with ExitStack() as held:
+                start = perf_counter()
+                work(held)
+                taken.append(perf_counter() - start)
+        return taken
 
-        return click.Command(
-            run.__module__,
-            callback=call,
-            help=run.__doc__,
-            params=[
-                click.Option(["rounds_", "--rounds"], type=click.IntRange(1), help=f"Rounds counted ({rounds})."),
-                click.Option(["entries_", "--entries"], type=click.IntRange(10), help=f"Entries ({entries})."),
-                click.Option(
-                    ["dir_", "--dir"],
-                    type=click.Path(exists=True, file_okay=False, path_type=Path),
-                    default=Path(),
-                    help="Where to work: a directory on the disk to measure (here).",
-                ),
-                click.Option(["quick_", "--quick"], is_flag=True, help="Fewer rounds, fewer entries."),
-                click.Option(["json_", "--json"], is_flag=True, help="Write JSON."),
-            ],
-        )
-
-    return command
+    return turn
 
 
-def report(name: str, used: Options, corpus: Mapping[str, int], compared: Sequence[Comparison]) -> None:
-    """Print what was measured: tables, or one JSON document."""
-    machine = {
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "sqlite": sqlite3.sqlite_version,
-    }
-    if used.as_json:
-        document: dict[str, Any] = {
-            "benchmark": name,
-            "rounds": used.rounds,
-            "entries": used.entries,
-            "unit": "us",
-            "machine": machine,
-            "corpus": dict(corpus),
-            "comparisons": [asdict(each) for each in compared],
-        }
-        json.dump(document, sys.stdout, indent=2)
-        print()
-        return
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(f"{name}: {used.rounds} rounds on {machine['system']}, Python {machine['python']}", highlight=False)
-    console.print("bodies, bytes: " + ", ".join(f"{key} {value}" for key, value in corpus.items()), highlight=False)
-    for each in compared:
-        console.print(_table(each))
-        if each.waited is not None and each.waited > _BUSY:
-            console.print(
-                f"[yellow]The machine is busy: {each.waited:.0%} of that time went by waiting for a core. "
-                "Run this again when it is not, or ahead of the others (chrt -r 1).[/]"
-            )
+def without_gc(turn: Turn) -> Turn:
+    """The turn with the cyclic collector stopped."""
+
+    def quiet(number: int) -> list[float]:
+        gc.disable()
+        try:
+            return turn(number)
+        finally:
+            gc.enable()
+
+    return quiet
 
 
-def _table(compared: Comparison) -> Table:
-    table = Table(title=f"{compared.title} (µs, {compared.operations} each)", title_justify="left", expand=True)
-    table.add_column("peer", ratio=1)
-    for heading in ("median", "p99", "mean", "ours / peer", "by mean", "target", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in compared.rows:
-        table.add_row(
-            row.name,
-            *(f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" for value in (row.median, row.p99, row.mean)),
-            *(("–", "–") if row.name == OURS else (f"{row.ratio:.3g}×", f"{row.ratio_mean:.3g}×")),
-            "" if row.target is None else f"≤ {row.target:g}×",
-            {None: "", True: "[green]met[/]", False: "[red]missed[/]"}[row.met],
-        )
-    return table
+def each_of(things: Sequence[Thing], work: Callable[[Thing], object]) -> Turn:
+    """A turn that does the work with each of the things: the seconds of each."""
+
+    def turn(number: int) -> list[float]:  # noqa: ARG001
+        taken: list[float] = []
+        for thing in things:
+            start = perf_counter()
+            work(thing)
+            taken.append(perf_counter() - start)
+        return taken
+
+    return turn
+
+
+def optional(name: str) -> Any:
+    """A module that a peer needs and that need not be installed: None when it is not."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+def fixed(seconds: float) -> Turn:
+    """A limit as a peer: it always takes that long."""
+    return lambda number: [seconds]  # noqa: ARG005
+
+
+def figures(title: str, unit: str, values: Mapping[str, float], targets: Sequence[Target] = ()) -> Comparison:
+    """A comparison of single figures, :data:`OURS` among them, that are no times: ``unit`` is bytes, MiB…"""
+    limits = {target.peer: target.limit for target in targets}
+    ours = values[OURS] * SLOWDOWN.get()
+    rows = []
+    for name, given in values.items():
+        value = ours if name == OURS else given
+        ratio, limit = round(ours / value, 3), limits.get(name)
+        met = None if limit is None else ratio <= limit
+        rows.append(Row(name, value, value, value, ratio, ratio, limit, met))
+    return Comparison(title, 1, None, rows, unit)

@@ -1,4 +1,4 @@
-"""What an append costs in a session of any length. ``python -m benchmarks.long``.
+"""What an append costs in a session of any length. ``python -m benchmarks long``.
 
 The same session twice (:mod:`benchmarks.agent`: runs, responses, calls, decisions, dispatches, outputs): ``--entries``
 long, and 100 entries long when a turn begins. A turn appends the next entries of each, lazily, so that no sync hides
@@ -21,28 +21,27 @@ from typing import Any, Final
 
 from agentsession_cas import Draft, SessionWriter, Store
 from benchmarks.agent import SESSION, Step, steps, written
-from benchmarks.corpus import sizes
-from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, options, report, workplace
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, part, workplace
 
-__all__ = ["main"]
+__all__ = ["measure"]
 
 SHORT: Final = "100 entries long"
 _SHORT_ENTRIES: Final = 100
 _TURN: Final = 300
 _FAR_CALLS: Final = 15
-_LIMIT: Final = 1.3
+_LIMIT: Final = 1.15
 _ANY: Final = "any entry"
 _FAR: Final = "far call"
 _KINDS: Final = (_ANY, "function_call", "decision", "dispatch", "output", _FAR)
 
 
-@options(rounds=9, entries=100_000, quick=(2, 2_000))
-def main(used: Options) -> None:
+@part(rounds=9, entries=100_000, quick=(2, 2_000), full=(9, 1_000_000))
+def measure(used: Options) -> list[Comparison]:
     """Compare an append to a long session with one to a short one; entries are those the long one begins with."""
     with workplace(used.directory) as place, ExitStack() as held:
         long = _Growing(place / "long", used.entries, held)
         compared = [_compare(kind, long, place, used) for kind in _KINDS]
-    report("long", used, sizes([Draft(step.type, step.body) for step in islice(steps(), _TURN)]), compared)
+    return compared
 
 
 def _compare(kind: str, long: _Growing, place: Path, used: Options) -> Comparison:
@@ -100,7 +99,3 @@ def _kind(step: Step) -> str:
     """What a step is called in a title."""
     kind = str(step.body["item"]["type"]) if step.type == "item" else step.type
     return "output" if kind == "function_call_output" else kind
-
-
-if __name__ == "__main__":
-    main()

@@ -35,9 +35,9 @@ from agentsession_cas import Draft, Store, entry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.header import new_header
 from agentsession_cas.core.timestamps import ts_from_ns
-from benchmarks.harness import workplace
+from benchmarks.harness import OURS, Comparison, Options, Target, figures, part, workplace
 
-__all__ = ["main"]
+__all__ = ["main", "measure"]
 
 PER_SESSION: Final = 100
 OPEN_MS: Final = 5.0
@@ -249,6 +249,21 @@ def _in_a_process(name: str, root: Path, entries: int) -> Stage:
     sizes = [path.lstat() for path in root.rglob("*") if path.is_file()]
     stage.disk, stage.files = sum(found.st_size for found in sizes), len(sizes)
     return stage
+
+
+@part(rounds=1, entries=50_000, quick=(1, 1_000), full=(1, 1_000_000))
+def measure(used: Options) -> list[Comparison]:
+    """Using a store of many sessions, each work in a process of its own; entries are those of all sessions."""
+    with workplace(used.directory) as place:
+        done = {name: _in_a_process(name, place, used.entries) for name in STAGES}
+    limit = f"{OPEN_MS:g} ms"
+    opened = {
+        name: figures(f"open the store: {name}", "ms", {OURS: stage.figures["open, ms"], limit: OPEN_MS}, [Target(limit, 1)])
+        for name, stage in done.items()
+        if "open, ms" in stage.figures
+    }
+    memory = [figures(f"memory: {name}", "MiB", {OURS: stage.memory_mb}) for name, stage in done.items()]
+    return [*opened.values(), *memory]
 
 
 # --- telling ---------------------------------------------------------------------------------------------------------

@@ -35,16 +35,18 @@ from rich.table import Table
 from agentsession_cas import Store
 from agentsession_cas.effects.host import real_host
 from agentsession_cas.objects import ObjectDatabase, Space
-from benchmarks.harness import workplace
+from benchmarks.harness import OURS, Comparison, Options, figures, part, workplace
+from benchmarks.harness import Target as Limit
 from tools.corpus import fill, scripts
 
-__all__ = ["main"]
+__all__ = ["main", "measure"]
 
 EVERYDAY: Final = 0.33
 ARCHIVE: Final = 1.25
 GIT: Final = 0.5
 BODY_MS: Final = 1.0
 _BODIES: Final = 400
+_ARCHIVE_LIMITS: Final = {"solid archive": ARCHIVE, "git": GIT, "JSONL": 0.25}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,21 @@ def main(sessions: int, entries: int, seed: int, directory: Path, quick: bool, a
         print()
     else:
         _report(measured)
+
+
+@part(rounds=1, entries=24_000, quick=(1, 180))
+def measure(used: Options) -> list[Comparison]:
+    """The disk that sessions take beside what they take elsewhere; entries are those of all of them."""
+    sessions = max(3, used.entries // 600)
+    with workplace(used.directory) as place:
+        found = _measure(place, sessions, used.entries // sessions, seed=1, level=19 if sessions > 3 else 3)
+    peers = {name: found.sizes[name] for name in ("solid archive", "git", "SQLite", "JSONL") if name in found.sizes}
+    everyday = {OURS: found.sizes["everyday"], "canonical": found.canonical, **peers}
+    limits = [Limit(name, limit) for name, limit in _ARCHIVE_LIMITS.items() if name in peers]
+    return [
+        figures("disk, everyday", "bytes", everyday, [Limit("canonical", EVERYDAY)]),
+        figures("disk after repack --all", "bytes", {OURS: found.sizes["archive"], **peers}, limits),
+    ]
 
 
 def _measure(place: Path, sessions: int, entries: int, seed: int, level: int) -> Measured:

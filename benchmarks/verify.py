@@ -1,4 +1,4 @@
-"""What looking at a whole session costs as it grows: verify, calls, runs, context. ``python -m benchmarks.verify``.
+"""What looking at a whole session costs as it grows: verify, calls, runs, context. ``python -m benchmarks verify``.
 
 The same session at three lengths, a tenth and three tenths of ``--entries`` and all of it: runs, responses, calls,
 decisions, dispatches and outputs (:mod:`benchmarks.agent`), no compaction anywhere, so that nothing cuts a path short.
@@ -14,32 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-from agentsession_cas import Draft, Session, Store
+from agentsession_cas import Session, Store
 from agentsession_cas.maintenance.verify import verify_stored
-from benchmarks.agent import SESSION, steps, written
-from benchmarks.corpus import sizes
-from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, options, report, workplace
+from benchmarks.agent import SESSION, written
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, part, workplace
 
-__all__ = ["main"]
+__all__ = ["measure"]
 
 _SLACK: Final = 1.5
 """How much more an entry may cost in the longest session."""
 _SHARES: Final = {OURS: 1.0, "3/10 as long": 0.3, "1/10 as long": 0.1}
 
 
-@options(rounds=5, entries=100_000, quick=(1, 5_000))
-def main(used: Options) -> None:
+@part(rounds=5, entries=100_000, quick=(1, 5_000))
+def measure(used: Options) -> list[Comparison]:
     """Compare a session with shorter ones; entries are those of the longest."""
     with workplace(used.directory) as place:
         stores = {name: _build(place / str(at), share, used) for at, (name, share) in enumerate(_SHARES.items())}
         compared = [_compare(name, work, stores, used) for name, work in _WORK.items()]
-    given = [Draft(step.type, step.body) for step in islice(steps(), used.entries)]
-    report("verify", used, sizes(given), compared)
+    return compared
 
 
 def _build(path: Path, share: float, used: Options) -> Path:
@@ -78,7 +75,3 @@ _WORK: Final[dict[str, Callable[[Store], object]]] = {
     "runs": partial(_at_head, lambda session: [run.to_json(session.source) for run in session.runs()]),
     "context": partial(_at_head, lambda session: session.context().request_hash()),
 }
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,85 @@
+"""What the command costs, from its start to its end: ``--help``, and ``list``. ``python -m benchmarks commands``.
+
+``list`` prints every session of a store, beside ``git for-each-ref`` of a repository with as many refs, packed; and how
+long it takes within a process, where sessions are short and where they are long.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from agentsession_cas import Store, entry
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, fixed, fresh, part, workplace
+
+__all__ = ["measure"]
+
+GIT: Final = "git"
+HELP_LIMIT: Final = "150 ms"
+LIST_LIMIT: Final = "1 s"
+SHORT: Final = "sessions of 2 entries"
+_FEW: Final = 100
+_LONG: Final = 300
+_FLAT: Final = 1.3
+
+
+@part(rounds=7, entries=10_000, quick=(3, 300))
+def measure(used: Options) -> list[Comparison]:
+    """Starting the command, and listing sessions; entries are the sessions there are."""
+    with workplace(used.directory) as place:
+        return [_help(used), _list(place, used), _flat(place, used)]
+
+
+def _help(used: Options) -> Comparison:
+    turns: dict[str, Turn] = {OURS: _turn(*_ours("--help"), times=5), HELP_LIMIT: fixed(0.15)}
+    if shutil.which("git"):
+        turns[GIT] = _turn("git", "--help", times=5)
+    return compare("--help", turns, used.rounds, [Target(HELP_LIMIT, 1)])
+
+
+def _list(place: Path, used: Options) -> Comparison:
+    _fill(place / "store", used.entries, 1)
+    turns: dict[str, Turn] = {OURS: _turn(*_ours("--store", str(place / "store"), "list")), LIST_LIMIT: fixed(1.0)}
+    if shutil.which("git"):
+        _refs(place / "git", used.entries)
+        turns[GIT] = _turn("git", "-C", str(place / "git"), "for-each-ref")
+    return compare(f"list of {used.entries:,} sessions", turns, used.rounds, [Target(LIST_LIMIT, 1)])
+
+
+def _flat(place: Path, used: Options) -> Comparison:
+    turns: dict[str, Turn] = {}
+    for name, length in ((OURS, _LONG), (SHORT, 2)):
+        path = place / f"of-{length}"
+        _fill(path, min(_FEW, used.entries), length)
+        turns[name] = fresh(lambda held, path=path: held.enter_context(Store.open(path)).list(), 3)  # type: ignore[misc]
+    return compare(f"list, sessions of {_LONG} entries", turns, used.rounds, [Target(SHORT, _FLAT)])
+
+
+def _ours(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "agentsession_cas", *arguments)
+
+
+def _turn(*command: str, times: int = 1) -> Turn:
+    return fresh(lambda held: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), times)  # noqa: ARG005
+
+
+def _fill(path: Path, sessions: int, entries: int) -> None:
+    said = [entry.user(f"question {number}") for number in range(entries)]
+    with Store.open(path, create=True) as store:
+        for number in range(sessions):
+            with store.create(id=f"session-{number:06}", cwd=f"/src/project-{number % 40}") as session:
+                session.append_batch(said, durable=False)
+
+
+def _refs(path: Path, count: int) -> None:
+    git = partial(subprocess.run, check=True, capture_output=True)
+    git(["git", "init", "-q", str(path)])
+    written = git(["git", "-C", str(path), "hash-object", "-w", "--stdin"], input=b"hello")
+    name = written.stdout.decode().strip()
+    made = "".join(f"create refs/sessions/{number:06} {name}\n" for number in range(count))
+    git(["git", "-C", str(path), "update-ref", "--stdin"], input=made.encode())
+    git(["git", "-C", str(path), "pack-refs", "--all"])
