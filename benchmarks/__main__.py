@@ -12,7 +12,7 @@ import click
 from benchmarks import PARTS
 from benchmarks.harness import SLOWDOWN, Options, Part, Size, workplace
 from benchmarks.memory import peak_mib
-from benchmarks.plots import plot
+from benchmarks.plots import LENGTHS, QUICK, plot
 from benchmarks.sessions import Sessions
 from benchmarks.tell import Measured, document, missed, tell, tell_missed
 
@@ -63,7 +63,7 @@ def main(
             if not as_json:
                 tell(measured[-1])
         if plots is not None:
-            print(plot(plots, sessions, quick=quick), file=sys.stderr)
+            print(plot(plots, sessions, QUICK if quick else LENGTHS), file=sys.stderr)
     if as_json:
         print(document(measured))
     else:

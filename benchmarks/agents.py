@@ -1,4 +1,4 @@
-"""What an append costs beside the session of a framework: ``SQLiteSession`` of openai-agents. ``python -m benchmarks agents``.
+"""What an append costs beside ``SQLiteSession`` of openai-agents, a framework's. ``python -m benchmarks agents``.
 
 The framework stores each item of a conversation as JSON in SQLite, from a thread, with SQLite's default
 ``synchronous=FULL``; it hashes nothing. Both are handed the same items, one at a time, in one growing session. Ours is

@@ -1,7 +1,7 @@
 """What reading one body by its hash costs, verified, anywhere in a large store. ``python -m benchmarks bodies``.
 
-Ours as everyday packs hold it, and out of what ``repack --all`` leaves, with nothing kept in memory from the read before
-each time; and once more where the block it lies in was read just before. The others hold the same bodies:
+Ours as everyday packs hold it, and out of what ``repack --all`` leaves, each time with nothing kept in memory from the
+read before; and once more where the block it lies in was read just before. The others hold the same bodies:
 
 * **pygit2**: blobs in one pack, read through libgit2, which verifies them. Left out where it is not installed.
 * **SQLite**: a table keyed by hash, bodies zstd-compressed; **LMDB**: the same, left out where it is not installed.

@@ -1,7 +1,7 @@
 """What it costs to write a body as RFC 8785 has it and to hash that. ``python -m benchmarks canonical``.
 
-Over the corpus's bodies, decoded. **orjson** sorts keys, which is not RFC 8785 (numbers, some keys, NaN); **rfc8785** is,
-in Python. All hash what they wrote with SHA-256. An operation is one body, by the mean over all of them.
+Over the corpus's bodies, decoded. **orjson** sorts keys, which is not RFC 8785 (numbers, some keys, NaN); **rfc8785**
+is, in Python. All hash what they wrote with SHA-256. An operation is one body, by the mean over all of them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -76,10 +75,13 @@ def _fill(path: Path, sessions: int, entries: int) -> None:
 
 
 def _refs(path: Path, count: int) -> None:
-    git = partial(subprocess.run, check=True, capture_output=True)
-    git(["git", "init", "-q", str(path)])
-    written = git(["git", "-C", str(path), "hash-object", "-w", "--stdin"], input=b"hello")
-    name = written.stdout.decode().strip()
+    subprocess.run(["git", "init", "-q", str(path)], check=True)
+    name = _git(path, "hash-object", "-w", "--stdin", given="hello").strip()
     made = "".join(f"create refs/sessions/{number:06} {name}\n" for number in range(count))
-    git(["git", "-C", str(path), "update-ref", "--stdin"], input=made.encode())
-    git(["git", "-C", str(path), "pack-refs", "--all"])
+    _git(path, "update-ref", "--stdin", given=made)
+    _git(path, "pack-refs", "--all")
+
+
+def _git(path: Path, *arguments: str, given: str = "") -> str:
+    done = subprocess.run(["git", "-C", str(path), *arguments], input=given, check=True, capture_output=True, text=True)
+    return done.stdout

@@ -5,9 +5,9 @@ so that none always follows the same one; the first round is not counted. Garbag
 what the benchmark itself holds is frozen, and the collector stays on, as it does for users. Ratios are of ours to the
 peer *within a round*, and the median over rounds is shown: they survive a busy machine, times do not. A target is held
 against the ratio of typical operations (medians); the ratio of whole turns, stalls and background work included, stands
-beside it. A fixed figure that ours may cost at most ("5 ms") is a peer that always costs that. Where the kernel says how
-long a thread waited for a core, that is told too: on a machine busy with other work a sync ends with the scheduler's
-tick, all peers cost the same, and a ratio near 1 is worth nothing.
+beside it. A fixed figure that ours may cost at most ("5 ms") is a peer that always costs that. Where the kernel says
+how long a thread waited for a core, that is told too: on a machine busy with other work a sync ends with the
+scheduler's tick, all peers cost the same, and a ratio near 1 is worth nothing.
 """
 
 from __future__ import annotations

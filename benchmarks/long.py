@@ -40,8 +40,7 @@ def measure(used: Options) -> list[Comparison]:
     """Compare an append to a long session with one to a short one; entries are those the long one begins with."""
     with workplace(used.directory) as place, ExitStack() as held:
         long = _Growing(place / "long", used.entries, held)
-        compared = [_compare(kind, long, place, used) for kind in _KINDS]
-    return compared
+        return [_compare(kind, long, place, used) for kind in _KINDS]
 
 
 def _compare(kind: str, long: _Growing, place: Path, used: Options) -> Comparison:

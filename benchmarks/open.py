@@ -1,8 +1,8 @@
 """What opening a session costs: its head, its envelopes. ``python -m benchmarks open``.
 
-One session, ``--entries`` long (:mod:`benchmarks.sessions`); beside it its own projection as JSONL, and a SQLite table of
-the same entries (``id`` unique, envelope columns, body as bytes). Every operation starts with nothing open and closes
-nothing before the clock stops; files lie in the page cache.
+One session, ``--entries`` long (:mod:`benchmarks.sessions`); beside it its own projection as JSONL, and a SQLite table
+of the same entries (``id`` unique, envelope columns, body as bytes). Every operation starts with nothing open and
+closes nothing before the clock stops; files lie in the page cache.
 
 * *open*: until the head's id is known. **agentsession-cas**: ``Store.open(read_only=True)`` and ``Store.read``.
 * *walk*: the id, type and parent of every entry as a list, no body. Ours opens as above and iterates the session.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -25,21 +25,20 @@ from benchmarks.harness import OURS, fresh, optional
 from benchmarks.resume import resume
 from benchmarks.sessions import Place, Sessions
 
-__all__ = ["plot"]
+__all__ = ["LENGTHS", "QUICK", "plot"]
 
 _ROUNDS: Final = 5
 _APPENDS: Final = 200
-_QUICK: Final = (100, 1_000, 3_000)
-_LENGTHS: Final = (100, 1_000, 10_000, 100_000)
+QUICK: Final = (100, 1_000, 3_000)
+LENGTHS: Final = (100, 1_000, 10_000, 100_000)
 
 Curve = list[tuple[int, float]]
 """Entries, and seconds."""
 Cost = Callable[[Place], float]
 
 
-def plot(directory: Path, sessions: Sessions, *, quick: bool) -> str:
-    """Measure and draw; what to tell of it."""
-    lengths = _QUICK if quick else _LENGTHS
+def plot(directory: Path, sessions: Sessions, lengths: Sequence[int]) -> str:
+    """Measure at those lengths of a session, and draw; what to tell of it."""
     found = {
         work: {name: [(length, cost(sessions.of(length))) for length in lengths] for name, cost in costs.items()}
         for work, costs in _costs(sessions).items()

@@ -1,9 +1,9 @@
-"""What resuming a session costs, however long it is: open it, and the context at its head. ``python -m benchmarks resume``.
+"""What resuming a session costs, however long: open it, and the context at its head. ``python -m benchmarks resume``.
 
 To *resume* is to hold the session for writing and to build what the next model call receives, from the compaction on,
 which is 50 entries before the end. Ours: ``Store.open``, ``open_session`` (the lock included), ``context()``, which
-replays settings and applies what is to be omitted. At 1,000 entries, at 100,000 and at ``--entries``, the session is the
-same but for its length.
+replays settings and applies what is to be omitted. At 1,000 entries, at 100,000 and at ``--entries``, the session is
+the same but for its length.
 
 **JSONL** reads the file, decodes every line with ``orjson``, then follows the parents back to the compaction and
 collects items. **JSONL, gc off** does so with the cyclic collector stopped. **SQLite** selects the last rows with their

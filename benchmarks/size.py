@@ -115,8 +115,8 @@ def measure(used: Options) -> list[Comparison]:
     sessions = max(3, used.entries // 600)
     with workplace(used.directory) as place:
         found = _measure(place, sessions, used.entries // sessions, seed=1, level=19 if sessions > 3 else 3)
-    peers = {name: found.sizes[name] for name in ("solid archive", "git", "SQLite", "JSONL") if name in found.sizes}
-    everyday = {OURS: found.sizes["everyday"], "canonical": found.canonical, **peers}
+    peers: dict[str, float] = {name: size for name, size in found.sizes.items() if name not in found.parts}
+    everyday: dict[str, float] = {OURS: found.sizes["everyday"], "canonical": found.canonical, **peers}
     limits = [Limit(name, limit) for name, limit in _ARCHIVE_LIMITS.items() if name in peers]
     return [
         figures("disk, everyday", "bytes", everyday, [Limit("canonical", EVERYDAY)]),

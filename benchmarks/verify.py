@@ -35,8 +35,7 @@ def measure(used: Options) -> list[Comparison]:
     """Compare a session with shorter ones; entries are those of the longest."""
     with workplace(used.directory) as place:
         stores = {name: _build(place / str(at), share, used) for at, (name, share) in enumerate(_SHARES.items())}
-        compared = [_compare(name, work, stores, used) for name, work in _WORK.items()]
-    return compared
+        return [_compare(name, work, stores, used) for name, work in _WORK.items()]
 
 
 def _build(path: Path, share: float, used: Options) -> Path:
