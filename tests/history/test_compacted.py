@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from agentsession_cas.history import (
     MemoryStore,
     Message,
     Note,
+    Reading,
     SummaryNode,
     SummaryStore,
     Transcript,
@@ -31,7 +32,7 @@ from agentsession_cas.history import (
 )
 from agentsession_cas.history.archive import archive, load_manifest
 from agentsession_cas.history.dag import SummaryDAG
-from agentsession_cas.history.protocols import note_id
+from agentsession_cas.history.protocols import Notes, Placed, note_id
 from agentsession_cas.layout import Layout
 from agentsession_cas.testing.simfs import Sim
 
@@ -128,6 +129,63 @@ def test_every_load_stays_within_its_budget(turns: int, budget: int, size: int) 
     assert recent == (_turns(0, turns)[-len(recent) :] if recent else [])
     assert not recent or recent[0]["role"] == "user"
     assert found == [*(message for message in found if message["role"] == "system"), *recent]
+
+
+class _Counted(MemoryStore):
+    """Counts the messages and notes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_count = 0
+
+    def reading(self, conversation: str) -> Reading:
+        return _CountedReading(super().reading(conversation), self)
+
+
+class _CountedReading:
+    def __init__(self, reading: Reading, to: _Counted) -> None:
+        self._reading = reading
+        self._to = to
+
+    def _counted(self, found: Iterable[Any]) -> Iterator[Any]:
+        for each in found:
+            self._to.read_count += 1
+            yield each
+
+    def count(self) -> int:
+        return self._reading.count()
+
+    def tail(self) -> Iterator[Message]:
+        return self._counted(self._reading.tail())
+
+    def range(self, start: int, end: int) -> list[Message]:
+        return list(self._counted(self._reading.range(start, end)))
+
+    def notes(self, kind: str, start: int = 0) -> Notes:
+        found = self._reading.notes(kind, start)
+        return Notes(list(self._counted(found.bodies)), found.end)
+
+    def latest(self, kind: str) -> Placed | None:
+        self._to.read_count += 1
+        return self._reading.latest(kind)
+
+    def note(self, kind: str, id: str, place: int = -1) -> Placed | None:
+        self._to.read_count += 1
+        return self._reading.note(kind, id, place)
+
+
+def test_a_load_reads_what_it_gives_however_long_the_conversation() -> None:
+    """A few summaries and the newest messages: of 2,000 messages no more than of 200."""
+    store = _Counted()
+    dag = SummaryDAG(store, summarize, CONFIG, COUNTER)
+    read = []
+    for turns in (100, 1000):
+        store.append(Batch("c", f"{turns}", _turns(store.reading("c").count() // 2, turns)))
+        dag.ingest("c")
+        store.read_count = 0
+        dag.assemble("c")
+        read.append(store.read_count)
+    assert read[1] <= read[0] + 2 * CONFIG.condense_threshold
 
 
 def test_summaries_come_before_what_they_do_not_repeat(transcript: Transcript) -> None:
