@@ -108,7 +108,10 @@ def test_in_words_and_interrupted(held: Commands) -> None:
             cursor = note.split()[-1]
         session.append(entry.user("more"))
         with following(held, "watched", "--from", cursor) as process:
-            assert heard(process).endswith("user           more")
+            line = heard(process)
+            if line == f"the head is {first[7:19]}":  # an interrupt right behind a line has it told again
+                line = heard(process)
+            assert line.endswith("user           more")
 
 
 def test_committed_alone(held: Commands) -> None:
