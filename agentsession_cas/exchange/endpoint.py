@@ -126,6 +126,9 @@ class Endpoint(Protocol):
     def lacking(self, session: str, entries: Sequence[str]) -> list[str]:
         """Those that are no entries of the session, in order; all of them when it is not held."""
 
+    def is_above(self, session: str, entry: str, leaf: str) -> bool:
+        """Whether an entry, "" the universal root, is on the path to another; never for one that is not held."""
+
     def missing(self, session: str, names: Sequence[Name]) -> list[Name]:
         """Those that are neither held nor arrived for this session."""
 

@@ -26,7 +26,7 @@ from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource, hash_of
 
-__all__ = ["LocalEndpoint"]
+__all__ = ["LocalEndpoint", "names_of", "position_of"]
 
 
 class LocalEndpoint:
@@ -129,6 +129,13 @@ class LocalEndpoint:
             return list(entries)
         with closing(found.source):
             return [each for each in entries if found.source.find(each) < 0]
+
+    def is_above(self, session: str, entry: str, leaf: str) -> bool:
+        """Whether an entry, "" the universal root, is on the path to another; never for one that is not held."""
+        found = self._parts.catalogue.snapshot(session)
+        with closing(found.source):
+            at, end = (found.source.find(each) if each else -1 for each in (entry, leaf))
+            return not entry or (min(at, end) >= 0 and found.source.is_above(at, end))
 
     def missing(self, session: str, names: Sequence[Name]) -> list[Name]:
         """Those that are neither held nor arrived for this session."""

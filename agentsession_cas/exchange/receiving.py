@@ -120,6 +120,8 @@ def _made(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Receipt:
             raise _changed(delivery)
         ids = chain(delivery.prefix, delivery.own)
         session = read_session(chain((header.line,), (incoming.line(each) for each in ids)))
+        if session.truncated is not None:
+            raise BadID("the last entry is no line", where=delivery.own[-1] if delivery.own else header.id)
         if parts.services.redacted_only:
             check_redacted(session.header, session)
         session.leaf = delivery.head if moves else header.base
@@ -228,6 +230,8 @@ class _Incoming:
         if not envelope.startswith(b'{"content":"') or not is_hash(named):
             raise BadID("the bytes of that hash are no envelope", where=entry_id)
         body = self.get(Space.CONTENTS, digest_of(named))
+        if not (body.startswith(b"{") and body.endswith(b"}")):
+            raise BadID("the bytes of that hash are no body", where=named)
         joint = b"" if body == b"{}" else b","
         return b"".join((body[:-1], joint, b'"id":"', entry_id.encode(), b'",', envelope[_FRONT:]))
 

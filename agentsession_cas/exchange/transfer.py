@@ -101,7 +101,7 @@ def _push(
     own = told.own if seen or there is None else _lacking(target, session, told.own)
     expected = wish.expected
     if expected is None and there is not None:
-        expected = seen.head if seen else there.head if not source.lacking(session, _ids(there.head)) else None
+        expected = _last_seen(source, told.position, there, seen)
     done = _carry(source, target, told, there, own, progress, (expected, wish.force, False))
     after = done.receipt.position
     head = after.head if not done.receipt.why else seen.head if seen else None
@@ -149,8 +149,19 @@ def _agreed(before: Position | None, receipt: Receipt, rows: int) -> int:
     return after.rows if alone and rows == before.rows else rows
 
 
-def _ids(entry: str) -> list[str]:
-    return [entry] if entry else []
+def _last_seen(source: Endpoint, told: Position, there: Position, seen: Seen | None) -> str | None:
+    """The head the sender last saw there; None for never.
+
+    That is what is remembered. What nobody remembers is seen now, if it is an entry the sender has. And a mirror, whose
+    head others move only along with a session's, may have fetched from here: there a head that ours descends from is
+    as good as seen, for nothing is undone.
+    """
+    session, head = told.header.id, there.head
+    if seen is None:
+        return None if head and source.lacking(session, [head]) else head
+    if head != seen.head and there.mark == Mark.MIRROR and source.is_above(session, head, told.head):
+        return head
+    return seen.head
 
 
 def _lacking(target: Endpoint, session: str, own: list[Item]) -> list[Item]:

@@ -422,6 +422,23 @@ def test_a_fetch_lets_the_head_be_seen(three: Three) -> None:
     assert theirs in own(a, "s")
 
 
+def test_a_mirror_that_fetched_is_still_pushed_to(three: Three) -> None:
+    """What it fetched it has from here; a head that moved back is another thing."""
+    a, b, _ = three
+    first = grow(a, "s", "1")[0]
+    pushed(a, b, "s")
+    grow(a, "s", "2")
+    fetched(b, a, "s")
+    grow(a, "s", "3")
+    assert pushed(a, b, "s").head.moved
+    grow(a, "s", "4")
+    fetched(b, a, "s")
+    a.set_head("s", a.read("s").leaf, first)
+    assert pushed(a, b, "s").head.why
+    fetched(a, b, "s")
+    assert pushed(a, b, "s").head.moved
+
+
 def test_a_fetch_moves_the_head_of_a_mirror_to_what_descends_from_it(three: Three) -> None:
     """Or when it has none; else it stays, and says why."""
     a, b, _ = three
