@@ -279,7 +279,7 @@ def figures(title: str, unit: str, values: Mapping[str, float], targets: Sequenc
     rows = []
     for name, given in values.items():
         value = ours if name == OURS else given
-        ratio, limit = round(ours / value, 3), limits.get(name)
+        ratio, limit = 1.0 if name == OURS else round(ours / value, 3), limits.get(name)
         met = None if limit is None else ratio <= limit
         rows.append(Row(name, value, value, value, ratio, ratio, limit, met))
     return Comparison(title, 1, None, rows, unit)
