@@ -1,7 +1,8 @@
 """What the command costs, from its start to its end: ``--help``, and ``list``. ``python -m benchmarks commands``.
 
 ``list`` prints every session of a store, beside ``git for-each-ref`` of a repository with as many refs, packed; and how
-long it takes within a process, where sessions are short and where they are long.
+long it takes within a process, where sessions are short and where they are long: as they are after appending, when a
+listing reads their journals, and checkpointed, when the rows are in their logs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FLAT: Final = 1.3
 def measure(used: Options) -> list[Comparison]:
     """Starting the command, and listing sessions; entries are the sessions there are."""
     with workplace(used.directory) as place:
-        return [_help(used), _list(place, used), _flat(place, used)]
+        return [_help(used), _list(place, used), *(_flat(place, used, checkpointed=each) for each in (False, True))]
 
 
 def _help(used: Options) -> Comparison:
@@ -49,13 +50,14 @@ def _list(place: Path, used: Options) -> Comparison:
     return compare(f"list of {used.entries:,} sessions", turns, used.rounds, [Target(LIST_LIMIT, 1)])
 
 
-def _flat(place: Path, used: Options) -> Comparison:
+def _flat(place: Path, used: Options, *, checkpointed: bool) -> Comparison:
     turns: dict[str, Turn] = {}
+    state = "checkpointed" if checkpointed else "as appended"
     for name, length in ((OURS, _LONG), (SHORT, 2)):
-        path = place / f"of-{length}"
-        _fill(path, min(_FEW, used.entries), length)
+        path = place / f"{length} {state}"
+        _fill(path, min(_FEW, used.entries), length, checkpointed=checkpointed)
         turns[name] = fresh(lambda held, path=path: held.enter_context(Store.open(path)).list(), 3)  # type: ignore[misc]
-    return compare(f"list, sessions of {_LONG} entries", turns, used.rounds, [Target(SHORT, _FLAT)])
+    return compare(f"list, sessions of {_LONG} entries, {state}", turns, used.rounds, [Target(SHORT, _FLAT)])
 
 
 def _ours(*arguments: str) -> tuple[str, ...]:
@@ -66,12 +68,14 @@ def _turn(*command: str, times: int = 1) -> Turn:
     return fresh(lambda held: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), times)  # noqa: ARG005
 
 
-def _fill(path: Path, sessions: int, entries: int) -> None:
+def _fill(path: Path, sessions: int, entries: int, *, checkpointed: bool = False) -> None:
     said = [entry.user(f"question {number}") for number in range(entries)]
     with Store.open(path, create=True) as store:
         for number in range(sessions):
             with store.create(id=f"session-{number:06}", cwd=f"/src/project-{number % 40}") as session:
                 session.append_batch(said, durable=False)
+                if checkpointed:
+                    session.checkpoint()
 
 
 def _refs(path: Path, count: int) -> None:

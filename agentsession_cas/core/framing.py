@@ -182,10 +182,13 @@ def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:
         records = [Record(row, envelope, content) for row, envelope, content in raw]
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise Corrupt("a journal frame holds no records") from error
-    if len(records) != count or not all(isinstance(part, bytes) for record in records for part in record):
+    if len(records) != count:
         raise Corrupt("a journal frame holds other records than it says")
-    if any(len(record.row) != ROW_SIZE - 4 for record in records):
-        raise Corrupt("a journal frame holds a row of another size")
+    for row, envelope, content in records:
+        if not (type(row) is type(envelope) is type(content) is bytes):
+            raise Corrupt("a journal frame holds other records than it says")
+        if len(row) != ROW_SIZE - 4:
+            raise Corrupt("a journal frame holds a row of another size")
     return records
 
 
@@ -269,7 +272,8 @@ def scan_journal(data: bytes) -> Scan:
     while (frame := _next_frame(view, end, generation.salt, sequence)) is not None:
         frames.append(frame)
         end, sequence = frame.end, sequence + frame.rows
-    zero = not data[end:].strip(b"\0")
+    rest = data[end:]
+    zero = rest == bytes(len(rest))
     attested = 0 if zero else _attested_behind(data, view, end, generation.salt, sequence)
     return Scan(generation, tail, frames, end, sequence, attested, zero)
 

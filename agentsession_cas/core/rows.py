@@ -32,6 +32,7 @@ __all__ = [
     "decode_row",
     "encode_row",
     "envelope_columns",
+    "is_noted",
     "log_seed",
     "pack_row",
     "ref_to",
@@ -86,6 +87,12 @@ class Row(NamedTuple):
 
 
 _NOTED: Final = frozenset({int(Code.INFO), int(Code.LINK)})
+_CODE_AT: Final = 116
+
+
+def is_noted(row: bytes) -> bool:
+    """Whether a row may name the session or continue it, told without decoding it."""
+    return row[_CODE_AT] in _NOTED
 
 
 class Newest(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from typing import Final
 
 from agentsession_cas.core.framing import Generation
@@ -155,7 +156,7 @@ class Catalogue:
             return None
         named = [parent_session] if parent_session and self.holds(parent_session) else []
         others = (header.id for _, header in self.headers() if header.id != parent_session)
-        for candidate in (*named, *others) if is_hash(base) else ():
+        for candidate in chain(named, others) if is_hash(base) else ():
             try:
                 found = self.snapshot(candidate)
             except _UNREADABLE:

@@ -10,6 +10,7 @@ from typing import Any
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.given import AnyPath, as_object, as_path
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.rows import is_noted
 from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError
@@ -105,8 +106,9 @@ def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:
     header, source, _, state = snapshot
     table, generation = source.table, state.scan.generation
     newest = generation.newest
-    for number in range(table.base, len(table)):
-        newest = newest.with_row(number, table.row(number))
+    for number, record in enumerate(table.pending, table.base):
+        if is_noted(record.row):
+            newest = newest.with_row(number, table.row(number))
     files = (HEADER_NAME, HEAD_NAME, log_name(generation.log), packed_name(generation.log))
     sizes = [found.size for name in files if (found := fs.stat(f"{directory}/{name}")) is not None]
     journal = fs.stat(f"{directory}/{JOURNAL_NAME}")

@@ -47,7 +47,8 @@ def test_each_part_is_what_it_is_called() -> None:
             {
                 ("--help", "150 ms"): 1.0,
                 ("list of 100 sessions", "1 s"): 1.0,
-                ("list, sessions of 300 entries", "sessions of 2 entries"): 1.3,
+                ("list, sessions of 300 entries, as appended", "sessions of 2 entries"): 1.3,
+                ("list, sessions of 300 entries, checkpointed", "sessions of 2 entries"): 1.3,
             },
         ),
     ],

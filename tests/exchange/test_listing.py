@@ -100,3 +100,17 @@ def test_a_projection_names_the_path_it_was_asked_for(store: Store, tmp_path: Pa
         assert ".part" not in caught.value.where
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".part")]
     assert read_file(store.project("good", tmp_path / "taken" / "out.jsonl")).id == "good"
+
+
+def test_a_list_knows_the_newest_name_and_successor_while_they_are_in_a_journal(tmp_path: Path) -> None:
+    """Behind and before other entries, checkpointed or not."""
+    with Store.open(tmp_path / "st", create=True) as store, store.create(id="old") as session:
+        session.append_batch([entry.user("a"), entry.info("first"), entry.user("b"), entry.info("second")])
+        session.append(entry.user("c"))
+        store.continue_session(session, id="new").close()
+        for checkpointed in (False, True):
+            if checkpointed:
+                session.checkpoint()
+            found = {each.id: each for each in store.list()}
+            assert (found["old"].name, found["old"].superseded_by) == ("second", "new")
+            assert found["new"].superseded_by == ""

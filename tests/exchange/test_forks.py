@@ -1,0 +1,57 @@
+"""What a fork looks at: the session it continues from, whatever else the store holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from agentsession_cas import Store, entry
+from agentsession_cas.effects.host import Fs, real_host
+
+
+class Reading:
+    """A file system that notes what is read."""
+
+    def __init__(self, fs: Fs) -> None:
+        self._fs = fs
+        self.read_paths: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def read(self, path: str) -> bytes | None:
+        self.read_paths.append(path)
+        return self._fs.read(path)
+
+
+def read_by_a_fork(path: Path, others: int) -> list[str]:
+    """The sessions' files that a fork reads where so many other sessions are."""
+    host = real_host()
+    fs = Reading(host.fs)
+    with Store.open(path, create=True, host=replace(host, fs=cast(Fs, fs))) as store:
+        for number in range(others):
+            store.create(id=f"another-{number}").close()
+        with store.create(id="origin") as origin:
+            base = origin.append(entry.user("hi"), durable=True).id
+        fs.read_paths.clear()
+        store.fork("origin", base, id="fork").close()
+        assert store.read("fork").leaf == base
+    below = f"{path}/sessions/"
+    return [each.removeprefix(below) for each in fs.read_paths if each.startswith(below)]
+
+
+def test_a_fork_reads_no_other_session_than_its_origin(tmp_path: Path) -> None:
+    read = read_by_a_fork(tmp_path / "many", 12)
+    assert read == read_by_a_fork(tmp_path / "alone", 0)
+    assert any("origin" in each for each in read)
+
+
+def test_a_base_is_found_in_whichever_session_holds_it(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "st", create=True) as store:
+        for name in ("a", "b", "c"):
+            with store.create(id=name) as session:
+                last = session.append(entry.user(name), durable=True).id
+        fork = store.create(id="fork", base=last, parent_session="a")
+        assert [each.body["item"]["content"][0]["text"] for each in fork] == ["c"]
+        fork.close()
