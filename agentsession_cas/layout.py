@@ -179,6 +179,20 @@ class Layout:
         layout.settle()
         return layout
 
+    def complete(self) -> None:
+        """Make the directories that a copy of the store left out because they were empty.
+
+        Never ``sessions``, and ``refs`` only where no ref was ever logged: an empty one would tell a sweep that
+        nothing is needed, where an absent one stops it.
+        """
+        fs = self.host.fs
+        for name in _DIRECTORIES:
+            path = f"{self.root}/{name}"
+            if fs.stat(path) is not None or name == "sessions":
+                continue
+            if name != "refs" or fs.stat(f"{self.root}/logs/refs") is None:
+                ensure_dir(fs, path)
+
     def settle(self) -> None:
         """Make the store's own name for its settings durable, once: who wrote them may have died before he did.
 

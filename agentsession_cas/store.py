@@ -130,6 +130,8 @@ class Store(Exchange, Redactions, Watching, Upkeep):
             require_local(host, root)
         try:
             layout = Layout.open(host, root)
+            if not read_only:
+                layout.complete()
         except NoStore:
             if not create or read_only:
                 raise

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from agentsession_cas import __version__
+from agentsession_cas.cli import EXIT_INTERRUPTED
 from agentsession_cas.cli.output import ClosedPipe, Output, drop_stdout, safe, settle_streams, writing
 
 if TYPE_CHECKING:
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.store import Store
 
-__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "main", "report", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "report", "run"]
 
 PROGRAM: Final = "agentsession-cas"
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTEGRITY: Final = 3
-EXIT_INTERRUPTED: Final = 130
 
 _VERBS: Final = {
     "init": ("files", "Make a store."),
@@ -237,11 +237,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
         where = f" ({error.filename})" if error.filename else ""
         return _fail("disk_error", f"{error.strerror or error}{where}", EXIT_FAILURE)
     return code if isinstance(code, int) else 0
-
-
-def main() -> None:
-    """The console script."""
-    sys.exit(run())
 
 
 def report(error: AgentSessionError, status: int | None = None) -> int:

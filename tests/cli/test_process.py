@@ -158,6 +158,24 @@ def test_arguments_that_are_not_utf8(store: Path) -> None:
     assert b"\\udcff" in ran.stdout
 
 
+def test_an_interrupt_while_the_command_loads_exits_130(tmp_path: Path) -> None:
+    """Ctrl-C at once after the return key: as quiet as later."""
+    script = """
+import sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+from agentsession_cas.cli import main
+main()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, env=_environment(), check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["append", "--help"], ["verify", "--help"], ["--version"]])
 def test_help_loads_nothing_of_the_store(tmp_path: Path, arguments: list[str]) -> None:
     """So that it starts at once: a listing of verbs needs none of what they work with."""
