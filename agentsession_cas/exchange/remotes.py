@@ -21,6 +21,7 @@ __all__ = ["CONFIG_NAME", "check_remote_name", "read_remotes", "set_remote", "un
 CONFIG_NAME: Final = "config.toml"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _TABLE: Final = re.compile(r"\s*\[")
 _HEADER: Final = re.compile(r"\s*\[\s*remotes\s*\]\s*(#.*)?")
 _KEY: Final = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+)\s*=""")
@@ -51,8 +52,9 @@ def set_remote(layout: Layout, name: str, address: str) -> bool:
             )
         return False
     key = name if _BARE.fullmatch(name) else f'"{name}"'
-    line = f"{key} = {orjson.dumps(address).decode()}\n"
-    lines = text.splitlines(keepends=True)
+    quoted = orjson.dumps(address).decode().replace("\x7f", "\\u007f")  # the one that JSON lets stand and TOML does not
+    line = f"{key} = {quoted}\n"
+    lines = _LINES.findall(text)
     at = next((index for index, each in enumerate(lines) if _HEADER.fullmatch(each.rstrip("\r\n"))), -1)
     if at >= 0:
         end = next((index for index in range(at + 1, len(lines)) if _TABLE.match(lines[index])), len(lines))
@@ -75,7 +77,7 @@ def unset_remote(layout: Layout, name: str) -> None:
     if name not in known:
         raise NoRemote("the store knows no remote of that name", where=name)
     inside, kept = False, []
-    for line in text.splitlines(keepends=True):
+    for line in _LINES.findall(text):
         if _TABLE.match(line):
             inside = _HEADER.fullmatch(line.rstrip("\r\n")) is not None
         key = _KEY.match(line) if inside else None
