@@ -13,7 +13,7 @@ from agentsession_cas.core.entry import sidecar_blobs
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import NO_DIGEST
+from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, row_of_ref
 from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, NoBlob, NoObject, NoSession
 from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Name, Object, Position, Receipt, State
 from agentsession_cas.exchange.quarantine import Quarantine
@@ -21,6 +21,7 @@ from agentsession_cas.exchange.receiving import Parts, marked, receive
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import Snapshot
 from agentsession_cas.sessions.records import mark_of, newest_entry
+from agentsession_cas.sessions.recovery import read_state
 from agentsession_cas.sessions.reffile import RefTarget
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark
@@ -46,17 +47,22 @@ class LocalEndpoint:
     # --- where sessions stand ---
 
     def states(self) -> Iterator[State]:
-        """The state of every session that reads."""
-        for _, header in self._parts.catalogue.headers():
+        """The state of every session that reads: its files alone, no body and no prefix."""
+        for directory, header in self._parts.catalogue.headers():
             with suppress(AgentSessionError):
-                yield self._state(header)
+                yield self._state(directory, header)
 
-    def _state(self, header: Header) -> State:
-        found = self._parts.catalogue.snapshot(header.id)
-        with closing(found.source):
-            head = found.source.entry_id(found.head) if found.head >= 0 else ""
-            birth = found.state.scan.generation.birth
-            return State(header.id, birth, len(found.source.table), digest_of(head) if head else NO_DIGEST)
+    def _state(self, directory: str, header: Header) -> State:
+        state = read_state(self._fs, directory)
+        with closing(state.table):
+            rows = len(state.table)
+            ref = state.table.row(rows - 1).head if rows else REF_BASE
+            number = row_of_ref(ref)
+            if number >= 0:
+                head = state.table.row(number).entry
+            else:
+                head = digest_of(header.base) if ref == REF_BASE and header.base else NO_DIGEST
+            return State(header.id, state.scan.generation.birth, rows, head)
 
     def position(self, session: str, at: int) -> Position | None:
         """Where a session stands, with the proof of its first ``at`` rows; None when it is not held."""
