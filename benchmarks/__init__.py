@@ -24,6 +24,7 @@ PARTS: Final = (
     "forks",
     "bodies",
     "importing",
+    "exchange",
     "checking",
     "verify",
     "memory",

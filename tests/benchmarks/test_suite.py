@@ -40,6 +40,7 @@ def test_each_part_is_what_it_is_called() -> None:
         ),
         ("forks", {("fork at 100 entries", "1 ms"): 1.0, ("bytes a fork writes", "at 100 entries"): 1.05}),
         ("importing", {("import of a session file", "SQLite"): 3.0}),
+        ("exchange", {}),
         ("checking", {("fsck", "sha256, all cores"): 2.5}),
         ("memory", {("memory to resume, 100 entries", "64 MiB"): 1.0}),
         (
