@@ -51,6 +51,7 @@ _VERBS: Final = {
     "redact": ("redact", "Make or grow a redacted copy of a session."),
     "show": ("look", "Read a session as a conversation."),
     "log": ("look", "List the entries of a session, newest first."),
+    "cat": ("cat", "Print an entry, a body or a blob by its hash."),
     "diff": ("diff", "Compare two sessions, or two points of one."),
     "context": ("look", "Show what a model call receives."),
     "calls": ("look", "Show what happened to each tool call."),
