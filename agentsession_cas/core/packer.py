@@ -9,7 +9,7 @@ Bodies come as they are to be stored, whole or as skeletons; their pieces are ob
 |---|---|---|---|---|
 | FRESH | 64 KiB | fast | none | as they are |
 | EVERYDAY | 256 KiB | steady | small | in binary, 64 KiB of them, hashes of bodies written out: a block is read alone |
-| ARCHIVE | 1 MiB | small | large | in binary, each block behind the bodies it names |
+| ARCHIVE | 1 MiB | tight | large | in binary, each block behind the bodies it names |
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agentsession_cas.core.packformat import (
 )
 from agentsession_cas.core.packindex import keys_of
 from agentsession_cas.core.pieces import Skeleton, Stored, encode_stored, encoded_size
-from agentsession_cas.core.zframes import FAST, SMALL, STEADY, Dictionary, compress
+from agentsession_cas.core.zframes import FAST, STEADY, TIGHT, Dictionary, compress
 
 __all__ = ["Packed", "Packer", "check_of"]
 
@@ -44,7 +44,7 @@ BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 256 << 10, Grade.ARCH
 ENVELOPES_RAW: Final = {**BLOCK_RAW, Grade.EVERYDAY: 64 << 10}
 """The same of envelopes, which take longer to read than bodies do."""
 
-_LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: SMALL}
+_LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: TIGHT}
 
 
 class Packed(NamedTuple):

@@ -24,6 +24,7 @@ __all__ = [
     "FRAME_HEAD_MAX",
     "SMALL",
     "STEADY",
+    "TIGHT",
     "Dictionary",
     "claimed_size",
     "compress",
@@ -37,7 +38,9 @@ FAST: Final = 1
 STEADY: Final = 3
 """The level of what is written at leisure and read every day."""
 SMALL: Final = 12
-"""The level of what is to be small. More costs ten times as much for a few percent."""
+"""The level of what is to be small and is not waited for long."""
+TIGHT: Final = 16
+"""The level of an archive: 4% less than ``SMALL`` for six times the work, and read as fast. 19 saves one more."""
 DENSE: Final = 19
 """The level of the few bytes that all others depend on."""
 
