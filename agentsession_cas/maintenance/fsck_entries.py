@@ -24,11 +24,12 @@ from agentsession_cas.core.parsing import parse
 from agentsession_cas.core.rows import NO_DIGEST, PARENTS_BIT, REF_ELSEWHERE, TS_BIT, Row, RowCode, row_of_ref
 from agentsession_cas.core.timestamps import is_canonical_ts, ts_to_ns
 from agentsession_cas.errors import AgentSessionError, BadConvergence, BadEntry, Corrupt
+from agentsession_cas.maintenance.checked_source import CheckedSource
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.maintenance.fsck_files import SessionFiles
 from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
-from agentsession_cas.sessions.source import RowSource, hash_of
+from agentsession_cas.sessions.source import hash_of
 
 __all__ = ["EntryCheck", "check_held", "check_path"]
 
@@ -78,7 +79,7 @@ class EntryCheck:
     """
 
     def __init__(
-        self, source: RowSource, header: Header, base_context: bytes, survey: Survey, found: Findings, *, deep: bool
+        self, source: CheckedSource, header: Header, base_context: bytes, survey: Survey, found: Findings, *, deep: bool
     ) -> None:
         self._deep = deep
         self._source = source
@@ -186,6 +187,7 @@ class EntryCheck:
         if self._source.find(entry.id) != position:
             self._report("repeated_entry", number, "an earlier row has it too", row.entry)
             return
+        self._source.keep(position, entry)
         self._check_references(number, position, entry)
         self._compare_row(number, row, entry)
         _check_blobs(entry, self._survey, self._found)

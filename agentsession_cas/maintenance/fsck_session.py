@@ -16,6 +16,7 @@ from agentsession_cas.core.verify import verify
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Damaged, LinkMismatch, NoSession
 from agentsession_cas.layout import Layout, directory_name, session_id_of
+from agentsession_cas.maintenance.checked_source import CheckedSource
 from agentsession_cas.maintenance.findings import CODES, Finding, Findings
 from agentsession_cas.maintenance.fsck_entries import EntryCheck, check_held, check_path
 from agentsession_cas.maintenance.fsck_files import SessionFiles, check_names, read_files
@@ -24,7 +25,7 @@ from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.headerfile import HEADER_NAME
 from agentsession_cas.sessions.opening import read_header
-from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.source import Prefix
 
 __all__ = ["check_session"]
 
@@ -113,7 +114,7 @@ class _Look:
             if deep:
                 chain = ChainSource(survey.objects, header.base)
                 prefix = Prefix(chain, range(len(chain)))
-        source = RowSource(files.table(), survey.objects, header.base, prefix)
+        source = CheckedSource(files.table(), survey.objects, header.base, prefix)
         check = EntryCheck(source, header, files.scan.generation.base_context, survey, found, deep=deep)
         if prefix is not None and not found.has_errors(told):
             check.check_base_context()
@@ -128,7 +129,7 @@ class _Look:
         _check_said(source, header, survey, found)
 
 
-def _check_said(source: RowSource, header: Header, survey: Survey, found: Findings) -> None:
+def _check_said(source: CheckedSource, header: Header, survey: Survey, found: Findings) -> None:
     """What entries say of calls, runs, requests and sessions; a prefix's is its own session's, when that is held."""
     report = verify(Session(header, source))
     theirs = source.base_count if _held(header.parent_session, survey) else 0

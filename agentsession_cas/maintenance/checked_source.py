@@ -1,0 +1,53 @@
+"""A session's entries for a check that asks for each of them several times.
+
+Owns which entries stay in memory: those that were checked first, up to a bound in bytes of bodies, and the facts of as
+many rows. An entry and a row never change, and what is kept was verified. Must not: decide what is checked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.facts import Facts
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.source import Prefix, RowSource
+
+__all__ = ["CheckedSource"]
+
+KEPT_MAX: Final = 8 << 20
+"""Bytes of bodies kept: a session of everyday size fits."""
+ENTRY_SIZE: Final = 600
+"""What an entry weighs beside its body, about."""
+FACTS_MAX: Final = 1 << 16
+
+
+class CheckedSource(RowSource):
+    """A row source that has at hand the entries that were checked."""
+
+    def __init__(self, table: RowTable, objects: ObjectDatabase, base: str, prefix: Prefix | None) -> None:
+        super().__init__(table, objects, base, prefix)
+        self._room = KEPT_MAX
+        self._kept: dict[int, Entry] = {}
+        self._facts: dict[int, Facts] = {}
+
+    def keep(self, position: int, entry: Entry) -> None:
+        """Keep a checked entry while there is room."""
+        size = len(entry.content) + ENTRY_SIZE
+        if size <= self._room:
+            self._room -= size
+            self._kept[position] = entry
+
+    def entry(self, position: int) -> Entry:
+        """As ``RowSource.entry``."""
+        return self._kept.get(position) or super().entry(position)
+
+    def facts(self, position: int) -> Facts:
+        """As ``RowSource.facts``."""
+        found = self._facts.get(position)
+        if found is None:
+            found = super().facts(position)
+            if len(self._facts) < FACTS_MAX:
+                self._facts[position] = found
+        return found
