@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Event
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +36,7 @@ from agentsession_cas.effects.protocols import (
     Stat,
     poll,
 )
+from agentsession_cas.effects.workers import start_workers
 from agentsession_cas.errors import (
     AgentSessionError,
     DiskError,
@@ -428,4 +430,10 @@ def real_host() -> Host:
             next_step="use Linux, macOS or WSL",
         )
     process = f"pid {os.getpid()} on {socket.gethostname()}"
-    return Host(_SystemFs(), SystemClock(), SystemEntropy(), process, os.getpid)
+    workers = partial(start_workers, _cores() - 1)
+    return Host(_SystemFs(), SystemClock(), SystemEntropy(), process, os.getpid, workers)
+
+
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

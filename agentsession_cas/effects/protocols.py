@@ -13,6 +13,8 @@ from threading import Event
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
+from agentsession_cas.effects.workers import StartWorkers, no_workers
+
 __all__ = [
     "Buffer",
     "Clock",
@@ -172,7 +174,8 @@ class Host:
     """The outside, handed down from ``Store.open``.
 
     ``process`` names the process for people, in lock notes. ``process_id()`` tells a forked child, in which it
-    differs from what it was, that it inherited its handles.
+    differs from what it was, that it inherited its handles. ``workers`` starts a process for every core but this
+    one's, on a host that other processes see too.
     """
 
     fs: Fs
@@ -180,6 +183,7 @@ class Host:
     entropy: Entropy
     process: str
     process_id: Callable[[], int]
+    workers: StartWorkers = no_workers
 
 
 def poll(attempt: Callable[[], Lock | None], clock: Clock, timeout_s: float) -> Lock | None:

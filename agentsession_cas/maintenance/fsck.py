@@ -4,26 +4,27 @@ Owns the order of the walk: settings, objects, each session by itself, refs, wha
 needs.
 Read-only and without a lock, beside live writers. Damage in one place hides none in another. Objects are listed before
 the sessions are read, so that what a writer publishes meanwhile is never called dangling; an import under way may have
-its objects so called until its session is there. Memory: 32 bytes and a set's slot for each object, one body at a time.
+its objects so called until its session is there. Memory: 32 bytes and a set's slot for each object, a few MB of bodies;
+a process that helps (``fsck_crew``) has what one session needs, and a cache of its own.
 Must not: repair, or decide what is deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.errors import AgentSessionError, DiskError, NoSession
+from agentsession_cas.errors import AgentSessionError, DiskError
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
+from agentsession_cas.maintenance.fsck_crew import PATIENCE_S, Crew, Look
 from agentsession_cas.maintenance.fsck_files import is_stale
 from agentsession_cas.maintenance.fsck_refs import check_refs
 from agentsession_cas.maintenance.fsck_session import check_session
-from agentsession_cas.maintenance.survey import Survey
+from agentsession_cas.maintenance.survey import Survey, header_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME
-from agentsession_cas.sessions.opening import read_header
 from agentsession_cas.sessions.source import hash_of
 
 __all__ = ["Progress", "fsck"]
@@ -32,17 +33,23 @@ Progress = Callable[[int, int], None]
 """Called with how many steps are done and how many there are: the objects are one, each session is one."""
 
 def fsck(
-    layout: Layout, objects: ObjectDatabase, *, fast: bool = False, progress: Progress | None = None
+    layout: Layout,
+    objects: ObjectDatabase,
+    *,
+    fast: bool = False,
+    progress: Progress | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> FsckReport:
     """Check the whole store (codes in :mod:`~agentsession_cas.maintenance.findings`).
 
     ``fast`` skips bodies: files, rows, envelopes and the presence of bodies are checked; of objects only envelopes are
-    read, and nothing is said of records, requests, links, blobs and dangling objects.
+    read, and nothing is said of records, requests, links, blobs and dangling objects. Once the sessions have taken
+    ``patience_s`` seconds, the other cores help; what is found, and its order, is the same with them and without.
     """
     check = _Check(layout, objects, fast, progress or _silent)
     check.settings()
     check.objects()
-    check.sessions()
+    check.sessions(patience_s)
     check.findings += check_refs(layout, check.survey)
     check.leftovers()
     if not fast:
@@ -62,17 +69,11 @@ class _Check:
         self._layout = layout
         self._fs = layout.host.fs
         self._progress = progress
-        self.survey = Survey(objects, self._header_of, fast=fast)
+        self.survey = Survey(objects, partial(header_of, layout), fast=fast)
         self.findings: list[Finding] = []
         self._of_bodies: list[tuple[bytes, Finding]] = []
         self.session_count = 0
         self.entry_count = 0
-
-    def _header_of(self, session: str) -> Header | None:
-        try:
-            return read_header(self._fs, self._layout.session_dir(session))
-        except NoSession:
-            return None
 
     def _names(self, directory: str) -> list[str]:
         try:
@@ -116,33 +117,45 @@ class _Check:
 
     # --- sessions ---
 
-    def sessions(self) -> None:
+    def sessions(self, patience_s: float) -> None:
         """Check each session; those that come meanwhile too."""
+        total, done = 1, 0
         seen: set[str] = set()
-        while new := [name for name in self._names(self._layout.sessions) if name not in seen]:
-            for name in new:
-                self._progress(1 + len(seen), 1 + len(seen | set(new)))
-                seen.add(name)
-                path = f"{self._layout.sessions}/{name}"
-                try:
-                    self._session(name, path)
-                except DiskError as error:
-                    self._add("unreadable_file", error.what, path)
-                    self.survey.complete = False
-        self._progress(1 + len(seen), 1 + len(seen))
+        with Crew(self._layout, self.survey, self._look, patience_s) as crew:
+            while new := [name for name in self._names(self._layout.sessions) if name not in seen]:
+                seen.update(new)
+                total = 1 + len(seen)
+                if not done:
+                    self._progress(1, total)
+                looks: dict[str, Look] = {}
+                for name, look in crew.look_at(new):
+                    looks[name] = look
+                    done += 1
+                    self._progress(1 + done, total)
+                for name in new:
+                    self._take(looks[name])
+        if not done:
+            self._progress(1, total)
 
-    def _session(self, name: str, path: str) -> None:
-        found = self._fs.stat(path)
-        if found is None:
-            return
-        if not found.is_dir or self._is_stray(name, path):
-            self._add("stray_file", "no session", path)
-            return
-        checked = check_session(self._layout, name, self.survey)
-        if checked is not None:
-            self.session_count += 1
-            self.entry_count += checked[0]
-            self.findings += checked[1]
+    def _take(self, look: Look) -> None:
+        self.session_count += look.sessions
+        self.entry_count += look.entries
+        self.findings += look.findings
+
+    def _look(self, name: str) -> Look:
+        """Look at what has a name among the sessions."""
+        path = f"{self._layout.sessions}/{name}"
+        try:
+            found = self._fs.stat(path)
+            if found is None:
+                return Look()
+            if not found.is_dir or self._is_stray(name, path):
+                return Look(findings=[Finding("stray_file", "no session", path=path)])
+            checked = check_session(self._layout, name, self.survey)
+        except DiskError as error:
+            self.survey.complete = False
+            return Look(findings=[Finding("unreadable_file", error.what, path=path)])
+        return Look() if checked is None else Look(1, *checked)
 
     def _is_stray(self, name: str, path: str) -> bool:
         """Whether a directory is no session's: by its name, and it has no header."""

@@ -13,12 +13,22 @@ from typing import Final
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.pieces import names_in, split
-from agentsession_cas.errors import Corrupt, DiskError, NoObject
+from agentsession_cas.errors import Corrupt, DiskError, NoObject, NoSession
+from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import Location, ObjectDatabase
+from agentsession_cas.sessions.opening import read_header
 
-__all__ = ["Survey"]
+__all__ = ["Survey", "header_of"]
 
 Resolve = Callable[[str], Header | None]
+
+
+def header_of(layout: Layout, session: str) -> Header | None:
+    """The header of a session, None when it is not held. Raises Damaged, DiskError."""
+    try:
+        return read_header(layout.host.fs, layout.session_dir(session))
+    except NoSession:
+        return None
 
 
 class Survey:

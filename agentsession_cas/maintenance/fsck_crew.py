@@ -1,0 +1,161 @@
+"""The sessions of a check, looked at by this process and by one on every other core (``effects.workers``).
+
+Owns who looks at which session. A worker's look counts when it has no error in it; what may be damaged is looked at
+again here, where all that the check knows is at hand: so the findings are those of a check that nobody helped. A worker
+that fails costs its one session, which is looked at here too. Nobody is asked before the check has taken a while: most
+stores are checked in less than an interpreter takes to start. Must not: judge, or order what was found.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.effects.host import real_host
+from agentsession_cas.effects.workers import Lost, Worker
+from agentsession_cas.errors import AgentSessionError
+from agentsession_cas.layout import Layout
+from agentsession_cas.maintenance.findings import Finding
+from agentsession_cas.maintenance.fsck_session import check_session
+from agentsession_cas.maintenance.survey import Survey, header_of
+from agentsession_cas.objects.database import ObjectDatabase
+
+__all__ = ["PATIENCE_S", "Crew", "Look", "looker"]
+
+PATIENCE_S: Final = 0.5
+_DIGEST: Final = 32
+
+
+class Look(NamedTuple):
+    """What one name among the sessions comes to: sessions and own entries to count, and what is wrong."""
+
+    sessions: int = 0
+    entries: int = 0
+    findings: Sequence[Finding] = ()
+
+
+class _Told(NamedTuple):
+    """A worker's look, None when it is not sure; whether it noted all that the session needs; that, digests joined."""
+
+    look: Look | None
+    complete: bool
+    needed: dict[Space, bytes]
+
+
+def looker(root: str, media: bytes) -> Callable[[str], _Told]:
+    """What looks at sessions in a worker. ``media`` are the blobs listed, their digests joined."""
+    host = real_host()
+    layout = Layout(host, root)
+    survey = Survey(ObjectDatabase(host, root), partial(header_of, layout), fast=False)
+    survey.listed[Space.MEDIA].update(_split(media))
+
+    def look(name: str) -> _Told:
+        survey.complete = True
+        for digests in survey.needed.values():
+            digests.clear()
+        try:
+            checked = check_session(layout, name, survey)
+        except AgentSessionError:
+            found = None
+        else:
+            found = Look() if checked is None else Look(1, *checked)
+        if found is not None and any(each.severity == "error" for each in found.findings):
+            found = None
+        # what was needed is told in any case: a path once walked is not walked again
+        return _Told(found, survey.complete, {space: b"".join(each) for space, each in survey.needed.items()})
+
+    return look
+
+
+def _split(digests: bytes) -> Iterator[bytes]:
+    return (digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST))
+
+
+class Crew:
+    """Whoever looks at sessions. A context manager, which ends the workers."""
+
+    def __init__(self, layout: Layout, survey: Survey, own: Callable[[str], Look], patience_s: float) -> None:
+        """``own`` looks at a session here."""
+        self._layout = layout
+        self._survey = survey
+        self._own = own
+        self._clock = layout.host.clock
+        self._patient_until = self._clock.monotonic() + patience_s
+        self._asked = survey.fast  # bodies are what takes long
+        self._workers: list[Worker] = []
+        self._threads: list[Thread] = []
+        self._left: deque[str] = deque()
+        self._told: SimpleQueue[tuple[str, _Told | None]] = SimpleQueue()
+
+    def look_at(self, names: list[str]) -> Iterator[tuple[str, Look]]:
+        """Each of the sessions with what is to be said of it, as they are done."""
+        for thread in self._threads:
+            thread.join()  # nothing is left: each worker is one thread's at a time
+        self._left.extend(names)
+        self._hand_out()
+        for _ in names:
+            if not self._asked and self._clock.monotonic() >= self._patient_until and len(self._left) > 1:
+                self._asked = True
+                media = b"".join(self._survey.listed[Space.MEDIA])
+                self._workers = self._layout.host.workers(looker, (self._layout.root, media))
+                self._hand_out()
+            name, told = self._next()
+            yield name, self._counted(told) or self._own(name)
+
+    def _hand_out(self) -> None:
+        """Let the workers take from what is left."""
+        self._threads = [Thread(target=self._feed, args=(each,), name="fsck", daemon=True) for each in self._workers]
+        for thread in self._threads:
+            thread.start()
+
+    def _feed(self, worker: Worker) -> None:
+        while True:
+            try:
+                name = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                told = worker.ask(name)
+            except Lost:
+                self._told.put((name, None))
+                return
+            self._told.put((name, told))
+
+    def _next(self) -> tuple[str, _Told | None]:
+        """A session that a worker looked at, or one to look at here; waits when the workers have all that is left."""
+        try:
+            return self._told.get_nowait()
+        except Empty:
+            pass
+        try:
+            return self._left.popleft(), None
+        except IndexError:
+            return self._told.get()
+
+    def _counted(self, told: _Told | None) -> Look | None:
+        """What a worker is sure of."""
+        if told is None:
+            return None
+        for space, digests in told.needed.items():
+            self._survey.needed[space].update(_split(digests))
+        if told.look is not None:
+            self._survey.complete = self._survey.complete and told.complete
+        return told.look
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._left.clear()
+        for worker in self._workers:
+            worker.end()
+        for thread in self._threads:
+            thread.join()
