@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import subprocess
 import sys
 import sysconfig
@@ -36,6 +35,7 @@ from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.header import new_header
 from agentsession_cas.core.timestamps import ts_from_ns
 from benchmarks.harness import OURS, Comparison, Options, Target, figures, part, workplace
+from benchmarks.memory import peak_mib
 
 __all__ = ["main", "measure"]
 
@@ -228,16 +228,11 @@ STAGES: Final[dict[str, Callable[[Path, int], dict[str, float]]]] = {
 
 
 def _run(name: str, root: Path, entries: int) -> Stage:
-    before = _peak_mb()
+    before = peak_mib()
     start, worked = perf_counter(), process_time()
     figures = STAGES[name](root, entries)
     taken = (round(perf_counter() - start, 3), round(process_time() - worked, 3))
-    return Stage(name, *taken, round(_peak_mb() - before, 1), figures=figures)
-
-
-def _peak_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    return Stage(name, *taken, round(peak_mib() - before, 1), figures=figures)
 
 
 def _in_a_process(name: str, root: Path, entries: int) -> Stage:
