@@ -6,7 +6,7 @@ to do something else, or to close it: closed, it leaves nothing half-done behind
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 __all__ = ["Slices", "drain"]
@@ -16,11 +16,13 @@ T = TypeVar("T")
 Slices = Generator[int, None, T]
 
 
-def drain(work: Slices[T]) -> T:
-    """Do all of it at once; returns what it comes to."""
+def drain(work: Slices[T], rest: Callable[[], None] | None = None) -> T:
+    """Do all of it, with ``rest`` between the slices; returns what it comes to."""
     while True:
         try:
             next(work)
+            if rest is not None:
+                rest()
         except StopIteration as done:
             value: T = done.value
             return value

@@ -44,11 +44,12 @@ from agentsession_cas.maintenance.repair_rows import NewRows, Prefixed
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, clear_leftovers, generation_bytes, log_name
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, clear_leftovers, log_name
 from agentsession_cas.sessions.opening import lock_session, read_header
 from agentsession_cas.sessions.recovery import read_state_once
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.source import hash_of
+from agentsession_cas.sessions.staged import generation_bytes
 
 __all__ = ["repair_session"]
 

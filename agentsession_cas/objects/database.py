@@ -20,6 +20,7 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.packindex import keys_of
 from agentsession_cas.core.pieces import Named, Skeleton, Stored, join, names_in
 from agentsession_cas.effects.host import Host
+from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
@@ -144,17 +145,18 @@ class ObjectDatabase:
         return False
 
     def publish(
-        self, objects: Sequence[tuple[Space, bytes, bytes]], *, loose_below: int = LOOSE_BELOW
+        self, objects: Sequence[tuple[Space, bytes, bytes]], *, loose_below: int = LOOSE_BELOW, rest: Rest = no_rest
     ) -> Published:
         """Store what is lacking of ``objects`` (space, digest, bytes); all of them are durable on return.
 
         Fewer than ``loose_below`` lacking ones go out loose, more as one pack and its idx; objects past ``PACKED_MAX``
         bytes lie loose always. A copy whose bytes are wrong is replaced by the ones given. Hold the store lock shared
         around this (architecture §3). Raises Corrupt when bytes given do not hash to their digest, before anything is
-        written; DiskError, DiskFull and their like with nothing half-visible: what was put in place is whole.
+        written; DiskError, DiskFull and their like with nothing half-visible: what was put in place is whole. Calls
+        ``rest`` where others may run.
         """
         self._use()
-        return self._publisher.publish(objects, loose_below)
+        return self._publisher.publish(objects, loose_below, rest)
 
     def renew(self, space: Space, digest: bytes, data: bytes) -> None:
         """Store an object, held or not, as if it came new: durable on return, and young to a sweep.

@@ -20,6 +20,7 @@ from agentsession_cas.core.packindex import Index, encode_index, key_of
 from agentsession_cas.core.pieces import Skeleton, Stored, digest_of_stored
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.effects.host import Fs, MappedFile
+from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.loose import Copy, Whole, copy_of
@@ -120,13 +121,13 @@ class Pack:
                 file.close()
         return self._grade
 
-    def keys(self) -> set[int]:
-        """The key of every object. Raises as ``index``."""
+    def key_parts(self) -> Iterator[list[int]]:
+        """The key of every object, some hundreds at a time, some twice if the idx is damaged. Raises as ``index``."""
         index = self.index()
         try:
-            return index.key_set()
+            yield from index.key_parts()
         except Corrupt:
-            return self._instead_of(index).key_set()
+            yield from self._instead_of(index).key_parts()
 
     def key_slices(self) -> Slices[array[int]]:
         """The key of every object by number, in slices. Raises as ``index``."""
@@ -326,14 +327,14 @@ class Packs:
                 errors.append(Corrupt(f"sha256:{digest.hex()} may be lost: {pack.gap}", where=pack.path))
         return copies, errors
 
-    def among(self, keys: set[int]) -> set[int]:
+    def among(self, keys: set[int], rest: Rest = no_rest) -> set[int]:
         """Those of ``keys`` that an object of a pack may have; what this leaves out is in no pack that can be read.
 
-        The cost hardly grows with the packs and their objects.
+        The cost hardly grows with the packs and their objects. Calls ``rest`` where others may run.
         """
         packs = self._packs
         with self._known_guard:
-            self._join(packs)
+            self._join(packs, rest)
             found = keys & self._known
             others = [pack for stem, pack in packs.items() if stem not in self._joined]
         for pack in others:
@@ -341,7 +342,7 @@ class Packs:
                 found.update(pack.index().among(keys - found))
         return found
 
-    def _join(self, packs: Mapping[str, Pack]) -> None:
+    def _join(self, packs: Mapping[str, Pack], rest: Rest) -> None:
         """Add to the known keys those of packs that came, small ones first.
 
         The keys of packs that went are kept while there is room: they mostly went into another pack.
@@ -356,7 +357,9 @@ class Packs:
             if objects + len(self._known) > KNOWN_MAX:
                 break
             with suppress(Corrupt, DiskError):
-                self._known |= packs[stem].keys()
+                for keys in packs[stem].key_parts():
+                    self._known.update(keys)
+                    rest()
                 self._joined.add(stem)
 
     def relist(self) -> None:

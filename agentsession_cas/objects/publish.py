@@ -21,10 +21,12 @@ from typing import Final
 
 from agentsession_cas.core.packer import Packer
 from agentsession_cas.core.packformat import PACKED_MAX, Space
-from agentsession_cas.core.packindex import encode_index, keys_of
+from agentsession_cas.core.packindex import index_slices, keys_of
 from agentsession_cas.core.pieces import Skeleton, Stored, encode_loose, encoded_size, pieces_in, split
+from agentsession_cas.core.slices import drain
 from agentsession_cas.effects import durable
 from agentsession_cas.effects.host import Host
+from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import Corrupt, DiskError, FileTaken
 from agentsession_cas.objects.loose import Copy, Loose
 from agentsession_cas.objects.packs import Packs, pack_stem
@@ -74,6 +76,7 @@ class _Work:
     packed: list[_Object] = field(default_factory=list)
     syncs: set[str] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
+    rest: Rest = no_rest
 
 
 class Publisher:
@@ -94,7 +97,7 @@ class Publisher:
             self._durable = {}
             self._made = set()
 
-    def publish(self, objects: Sequence[tuple[Space, bytes, bytes]], loose_below: int) -> Published:
+    def publish(self, objects: Sequence[tuple[Space, bytes, bytes]], loose_below: int, rest: Rest) -> Published:
         """See ``ObjectDatabase.publish``."""
         given = {_TAGS[wanted[0]] + wanted[1]: wanted for wanted in objects}
         remembered = self._durable
@@ -103,7 +106,8 @@ class Publisher:
             return Published(len(given), 0, 0)
         for each in unsure:
             _check_name(each)
-        work = _Work()
+            rest()
+        work = _Work(rest=rest)
         self._seek(unsure, loose_below, work)
         for piece in work.loose_pieces:
             self._write_loose(piece, work)
@@ -148,11 +152,12 @@ class Publisher:
     def _not_packed(self, unsure: list[_Given], work: _Work) -> list[_Given]:
         """Those of which no pack has a good copy."""
         keys = keys_of([digest for _, digest, _ in unsure])
-        maybe = self._packs.among(set(keys))
+        maybe = self._packs.among(set(keys), work.rest)
         if not maybe:
             return unsure
         lacking: list[_Given] = []
         for key, wanted in zip(keys, unsure, strict=True):
+            work.rest()
             copy = self._packs.get(wanted[0], wanted[1], []) if key in maybe else None
             if copy is None:
                 lacking.append(wanted)
@@ -163,6 +168,7 @@ class Publisher:
 
     def _cut(self, wanted: _Given, work: _Work) -> _Object | None:
         """The form in which to store an object that no pack has; None for a body of several parts that lies loose."""
+        work.rest()
         space, digest, data = wanted
         stored = split(digest, data) if space is Space.CONTENTS else data
         if not isinstance(stored, Skeleton):
@@ -215,12 +221,15 @@ class Publisher:
 
     def _write_pack(self, work: _Work) -> str:
         packer = Packer()
-        parts = [packer.add(*wanted) for wanted in (*work.packed_pieces, *work.packed)]
+        parts: list[bytes] = []
+        for wanted in (*work.packed_pieces, *work.packed):
+            parts.append(packer.add(*wanted))
+            work.rest()
         end = packer.finish()
         stem = pack_stem(end.name)
         path = f"{self._packs.directory}/{stem}"
         # the idx first: without its pack it is nothing, and who finds the pack finds it too
-        idx = encode_index(end.name, end.size, end.table, end.keys)
+        idx = drain(index_slices(end.name, end.size, end.table, end.keys), work.rest)
         durable.publish(self._host, self._tmp_dir, f"{path}.idx", idx)
         durable.publish(self._host, self._tmp_dir, f"{path}.pack", b"".join([*parts, end.tail]))
         work.syncs.add(self._packs.directory)

@@ -8,11 +8,10 @@ generation is a new file, named over the old one only when it is whole and synce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from agentsession_cas.core.framing import (
-    FRAME_MAX,
     FRAMES_OFFSET,
     HEAD_SIZE,
     Generation,
@@ -20,20 +19,18 @@ from agentsession_cas.core.framing import (
     Record,
     align,
     encode_frame,
-    encode_generation,
     encode_head,
     record_packer,
 )
 from agentsession_cas.effects.host import Fs, OpenFile
-from agentsession_cas.errors import AgentSessionError, DiskError, DiskFull, LimitExceeded, WriterPoisoned
+from agentsession_cas.errors import DiskError, DiskFull, WriterPoisoned
+from agentsession_cas.sessions.staged import STEP_MIN, Staged, payload_of
 
 __all__ = [
     "HEAD_NAME",
     "JOURNAL_NAME",
-    "STEP_MIN",
     "Journal",
     "clear_leftovers",
-    "generation_bytes",
     "log_name",
     "next_name",
 ]
@@ -41,7 +38,6 @@ __all__ = [
 JOURNAL_NAME: Final = "journal"
 HEAD_NAME: Final = "HEAD"
 _NEXT: Final = "journal.next-"
-STEP_MIN: Final = 16 * 1024
 STEP_MAX: Final = 256 * 1024
 
 
@@ -60,33 +56,6 @@ def clear_leftovers(fs: Fs, directory: str) -> None:
     for name in fs.listdir(directory):
         if name.startswith(_NEXT):
             fs.unlink(f"{directory}/{name}")
-
-
-def _payload(pack: Callable[[Sequence[Record]], bytes], records: Sequence[Record]) -> bytes:
-    payload = pack(records)
-    if len(payload) > FRAME_MAX:
-        raise LimitExceeded(
-            f"an append of {len(payload)} bytes is past the {FRAME_MAX} that a journal frame holds",
-            next_step="append it in smaller batches",
-        )
-    return payload
-
-
-def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> tuple[bytes, int, int]:
-    """A whole generation: (bytes padded with zeros, offset behind its last frame, its row count).
-
-    Each group becomes one frame, so that what was accepted together stays together.
-    """
-    pack = record_packer()
-    parts = [encode_generation(generation, tail)]
-    end, sequence = FRAMES_OFFSET, generation.base
-    for group in groups:
-        frame = encode_frame(generation.salt, end, sequence, sequence, len(group), _payload(pack, group))
-        parts.append(frame)
-        end, sequence = end + len(frame), sequence + len(group)
-    size = align(end) + STEP_MIN
-    parts.append(bytes(size - end))
-    return b"".join(parts), end, sequence
 
 
 class Journal:
@@ -141,7 +110,7 @@ class Journal:
         start, count = self.end, len(records)
         if self._sealed == start:
             start = align(start)
-        payload = _payload(self._pack, records)
+        payload = payload_of(self._pack, records)
         frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, count, payload)
         end, size = start + len(frame), self._size
         if end > size:
@@ -204,14 +173,18 @@ class Journal:
             self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
         self._hint.pwrite(data, 0)
 
-    def replace(self, generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> None:
+    def stage(self, generation: Generation, tail: bytes) -> Staged:
+        """The next generation, to be filled while this one goes on."""
+        return Staged(self._fs, f"{self._directory}/{next_name(generation.salt)}", generation, tail)
+
+    def replace(self, staged: Staged) -> OpenFile:
         """Make the next generation the session's journal; all its rows are committed on return.
 
-        A failure before the rename leaves this generation going on; one from the rename on poisons.
+        A failure before the rename leaves this generation going on; one from the rename on poisons. Returns the file
+        of this one, to be closed when nobody waits: giving back its blocks takes time.
         """
         self.require_sound()
-        data, end, sequence = generation_bytes(generation, tail, groups)
-        file, path = self._stage(generation, data)
+        file, path, size = staged.finish()
         name = f"{self._directory}/{JOURNAL_NAME}"
         try:
             self._fs.rename(path, name)
@@ -220,31 +193,13 @@ class Journal:
             self.poison(error)
             file.close()
             raise
-        self._file.close()
+        before, self._file = self._file, file
         file.path = name
-        self._file, self._size, self._step = file, len(data), STEP_MIN
-        self.generation, self.end, self._sealed = generation, end, end
-        self._framed = end - FRAMES_OFFSET
-        self.sequence = self.committed = sequence
-
-    def _stage(self, generation: Generation, data: bytes) -> tuple[OpenFile, str]:
-        path = f"{self._directory}/{next_name(generation.salt)}"
-        file = self._fs.create(path)
-        try:
-            file.pwrite(data, 0)
-            file.sync()
-        except BaseException:
-            file.close()
-            self._discard(path)
-            raise
-        return file, path
-
-    def _discard(self, path: str) -> None:
-        """Best effort: what stays is cleared by the next open to write."""
-        try:
-            self._fs.unlink(path)
-        except AgentSessionError:
-            return
+        self._size, self._step = size, STEP_MIN
+        self.generation, self.end, self._sealed = staged.generation, staged.end, staged.end
+        self._framed = staged.end - FRAMES_OFFSET
+        self.sequence = self.committed = staged.sequence
+        return before
 
     def close(self) -> None:
         """Close the files; commits nothing."""

@@ -24,6 +24,7 @@ from agentsession_cas.core.rows import (
     whole_rows,
 )
 from agentsession_cas.effects.host import Fs, OpenFile
+from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import Closed, Damaged, NoFile
 from agentsession_cas.sessions.journal import log_name
 from agentsession_cas.sessions.packedlog import LogFile, PackedLog, open_packed
@@ -80,7 +81,9 @@ def tail_of(generation: Generation, tail: bytes, log: LogFile | None) -> bytes:
     return log.pread((generation.base - whole) * ROW_SIZE, whole * ROW_SIZE)
 
 
-def write_rows(fs: Fs, directory: str, generation: Generation, tail: bytes, bodies: Sequence[bytes]) -> bytes:
+def write_rows(
+    fs: Fs, directory: str, generation: Generation, tail: bytes, bodies: Sequence[bytes], rest: Rest = no_rest
+) -> bytes:
     """Write rows ``bodies`` (124 bytes each) behind those of ``generation``, durably; returns the new tail.
 
     ``tail`` is the generation's own. The file is written from its last whole block on, never inside one; it begins
@@ -89,7 +92,11 @@ def write_rows(fs: Fs, directory: str, generation: Generation, tail: bytes, bodi
     base, whole = generation.base, whole_rows(generation.base)
     start = whole_rows(generation.packed)
     seed = log_seed(generation.birth, generation.log)
-    rows = tail + b"".join(seal_row(body, base + at, seed) for at, body in enumerate(bodies))
+    sealed = [tail]
+    for number, body in enumerate(bodies, base):
+        sealed.append(seal_row(body, number, seed))
+        rest()
+    rows = b"".join(sealed)
     path = f"{directory}/{log_name(generation.log)}"
     fresh = fs.stat(path) is None
     file = fs.create(path) if fresh else fs.open(path, write=True)

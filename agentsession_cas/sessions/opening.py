@@ -30,10 +30,11 @@ from agentsession_cas.errors import (
 )
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header, encode_header
-from agentsession_cas.sessions.journal import JOURNAL_NAME, Journal, clear_leftovers, generation_bytes, log_name
+from agentsession_cas.sessions.journal import JOURNAL_NAME, Journal, clear_leftovers, log_name
 from agentsession_cas.sessions.recovery import State, Verdict, read_state, read_state_once
 from agentsession_cas.sessions.services import Services
 from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.staged import generation_bytes
 from agentsession_cas.sessions.writer import CHECKPOINT_BYTES, Writer
 
 __all__ = [

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.identity import HASH_PREFIX
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import NO_DIGEST, RowCode
+from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.publish import LOOSE_BELOW
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.services import Mark
 
-__all__ = ["in_groups", "mark_of", "newest_entry", "publish_records"]
+__all__ = ["in_groups", "in_parts", "mark_of", "newest_entry", "publish_records"]
+
+_PART_MAX: Final = 2048
+_PART_BYTES: Final = 4 << 20
+"""A part has fewer than twice as many records, or bytes of bodies."""
 
 
-def publish_records(objects: ObjectDatabase, records: Iterable[Record], *, packed: bool = False) -> None:
+def publish_records(
+    objects: ObjectDatabase, records: Iterable[Record], *, packed: bool = False, rest: Rest = no_rest
+) -> None:
     """Make the objects of a journal's records durable in the store; ``packed``: never loose, however few."""
     wanted: list[tuple[Space, bytes, bytes]] = []
     for record in records:
         if record.envelope:
             wanted.append((Space.CONTENTS, record.row[32:64], record.content))
             wanted.append((Space.ENTRIES, record.row[:32], record.envelope))
-    objects.publish(wanted, loose_below=1 if packed else LOOSE_BELOW)
+        rest()
+    objects.publish(wanted, loose_below=1 if packed else LOOSE_BELOW, rest=rest)
+
+
+def in_parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """Records in parts to be published one by one, so that no step takes long; none is so small as to go out loose."""
+    size = sum(len(record.content) for record in records)
+    count = max(1, min(len(records) // LOOSE_BELOW, max(len(records) // _PART_MAX, size // _PART_BYTES)))
+    for at in range(count):
+        yield records[len(records) * at // count : len(records) * (at + 1) // count]
 
 
 def in_groups(records: Sequence[Record], sizes: Sequence[int]) -> list[Sequence[Record]]:

@@ -2,8 +2,9 @@
 
 Owns the order of every write to a session's files (architecture §3). Invariants: a refusal changes nothing; what is
 visible is whole; memory follows the step it tells of; a commit is one sync; a checkpoint publishes objects, then rows,
-then names the next generation, and only that last step holds up appends. Threads may share a writer: ``_mutex`` guards
-appends and memory, ``_sync_mutex`` (taken first) the syncs and the change of generations. Knows no other session.
+copies what came meanwhile into the next generation and names it, and only the end of that last step holds up appends.
+Threads may share a writer: ``_mutex`` guards appends and memory, ``_sync_mutex`` (taken first) the syncs and the change
+of generations. Knows no other session.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import FORMAT, Header
 from agentsession_cas.core.leaf import check_head_move
-from agentsession_cas.core.rows import RowCode
+from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.durable import swap
-from agentsession_cas.effects.host import Lock
+from agentsession_cas.effects.host import Lock, OpenFile
+from agentsession_cas.effects.pace import Pace, Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
 from agentsession_cas.sessions.log import open_log, write_rows
 from agentsession_cas.sessions.plain import Accepted
-from agentsession_cas.sessions.records import in_groups, mark_of, publish_records
+from agentsession_cas.sessions.records import in_groups, in_parts, mark_of, publish_records
 from agentsession_cas.sessions.services import HeldElsewhere, Mark, Services, wants_sync
 from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.staged import Staged
 from agentsession_cas.sessions.tip import Tip
 from agentsession_cas.sessions.wake import wake
 
@@ -42,6 +45,10 @@ RELEASE_BYTES: Final = 256 * 1024
 """A journal past this is checkpointed when its writer lets it go."""
 _PAUSE_S: Final = 0.02
 """Appends that stay away for so long have paused."""
+_CARRIED_MAX: Final = 128
+_CARRIED_BYTES: Final = 128 * 1024
+"""So many records, and bytes of them, are copied into the next generation while appends wait; more before."""
+_ROUNDS_MAX: Final = 8
 
 
 class Writer:
@@ -69,6 +76,7 @@ class Writer:
         self._checkpoint_mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._release = threading.Event()
+        self._pace = Pace(services.host.clock, self._release)
         self._process_id = services.host.process_id
         self._process = self._process_id()
         self._elsewhere = HeldElsewhere(services)
@@ -263,10 +271,11 @@ class Writer:
 
     # --- checkpoint ---
 
-    def checkpoint(self, wait_s: float = 60.0) -> bool:
+    def checkpoint(self, wait_s: float = 60.0, rest: Rest = no_rest) -> bool:
         """Publish what lies in the journal as objects and log rows, and begin its next generation.
 
         Everything accepted before it is committed on return. False when maintenance held the store for ``wait_s``.
+        ``rest`` is called where others may run.
         """
         with self._checkpoint_mutex:
             with self._mutex:
@@ -277,18 +286,42 @@ class Writer:
                 return True
             try:
                 with self._services.shared(wait_s):
-                    publish_records(self._services.objects, taken)
-                    self._write_rows(taken, groups)
+                    for part in in_parts(taken):
+                        publish_records(self._services.objects, part, rest=rest)
+                    self._write_rows(taken, groups, rest)
             except StoreLocked:
                 return False
+            while taken:  # bit by bit: to give back the memory of many takes long too
+                del taken[-_CARRIED_MAX:]
+                rest()
             return True
 
-    def _write_rows(self, taken: Sequence[Record], groups: int) -> None:
-        old, table = self._journal.generation, self._source.table
-        tail = write_rows(self._services.host.fs, self._directory, old, table.tail, [record.row for record in taken])
-        with self._sync_mutex, self._mutex:
-            self._require_open()
-            self._next_generation(old.base + len(taken), tail, groups)
+    def _write_rows(self, taken: Sequence[Record], groups: int, rest: Rest) -> None:
+        host, old = self._services.host, self._journal.generation
+        rows = [record.row for record in taken]
+        tail = write_rows(host.fs, self._directory, old, self._source.table.tail, rows, rest)
+        newest = old.newest
+        for number, row in enumerate(rows, old.base):
+            newest = newest.with_row(number, decode_row(row, 0))
+            rest()
+        generation = old._replace(salt=host.entropy.take(8), base=old.base + len(rows), newest=newest)
+        with self._journal.stage(generation, tail) as staged:
+            self._copy_ahead(staged, groups, rest)
+            with self._sync_mutex, self._mutex:
+                self._require_open()
+                before = self._next_generation(staged, tail, groups)
+            before.close()
+
+    def _copy_ahead(self, staged: Staged, groups: int, rest: Rest) -> None:
+        """Copy what came meanwhile while more comes, until little is left: copying is faster than appending."""
+        for _ in range(_ROUNDS_MAX):
+            with self._mutex:
+                self._require_open()
+                records = self._source.table.since(staged.sequence)
+                sizes = self._groups[groups + staged.groups :]
+            if len(records) <= _CARRIED_MAX and sum(len(each.content) for each in records) <= _CARRIED_BYTES:
+                return
+            staged.add(in_groups(records, sizes), rest)
 
     def _checkpoint_when_due(self) -> None:
         if not self._services.background:
@@ -302,7 +335,7 @@ class Writer:
     def _housekeep(self) -> None:
         """What the checkpoint thread does: a checkpoint, and packs merged if they have become many."""
         self._await_pause()
-        self.tidy()
+        self.tidy(self._pace)
         if self._may_go_on():
             self._services.merge(self._may_go_on, thorough=True)
 
@@ -317,34 +350,27 @@ class Writer:
     def _may_go_on(self) -> bool:
         """Asked between slices of a merge: takes what came meanwhile into a checkpoint; False once a release waits."""
         if self._journal.load >= CHECKPOINT_BYTES and not self._release.is_set():
-            self.tidy()
+            self.tidy(self._pace)
         return not self._release.is_set()
 
-    def tidy(self) -> None:
+    def tidy(self, rest: Rest = no_rest) -> None:
         """Checkpoint if that can be done now: what cannot be is done later, and only a failure that matters poisons."""
         with suppress(AgentSessionError):
-            self.checkpoint(wait_s=0.0)
+            self.checkpoint(0.0, rest)
 
-    def _next_generation(self, base: int, tail: bytes, groups: int) -> None:
-        """The step that holds up appends: name the generation that begins at ``base``."""
-        table, host = self._source.table, self._services.host
-        carried = in_groups(table.pending[base - table.base :], self._groups[groups:])
-        newest = self._journal.generation.newest
-        for number in range(table.base, base):
-            newest = newest.with_row(number, table.row(number))
-        generation = self._journal.generation._replace(
-            salt=host.entropy.take(8),
-            base=base,
-            newest=newest,
-        )
-        self._journal.replace(generation, tail, carried)
+    def _next_generation(self, staged: Staged, tail: bytes, groups: int) -> OpenFile:
+        """The step that holds up appends: add what came last, name the generation. Returns the file before it."""
+        table, fs = self._source.table, self._services.host.fs
+        staged.add(in_groups(table.since(staged.sequence), self._groups[groups + staged.groups :]))
+        before = self._journal.replace(staged)
         self._groups = self._groups[groups:]
         try:
-            table.rebase(generation, tail, open_log(host.fs, self._directory, generation))
+            table.rebase(staged.generation, tail, open_log(fs, self._directory, staged.generation))
         except BaseException as error:
             self._journal.poison(error)
             raise
         self._witness()
+        return before
 
     def rewrite(self, *, lost: bool) -> None:
         """Copy the whole frames into a next generation: what another process left is never appended to.
@@ -357,7 +383,9 @@ class Writer:
                 self._tip.special(RowCode.LOSS, 0, self._tip.head)
                 self._groups.append(1)
             generation = self._journal.generation._replace(salt=self._services.host.entropy.take(8))
-            self._journal.replace(generation, table.tail, in_groups(table.pending, self._groups))
+            with self._journal.stage(generation, table.tail) as staged:
+                staged.add(in_groups(table.pending, self._groups))
+                self._journal.replace(staged).close()
             self._witness()
 
     # --- release ---

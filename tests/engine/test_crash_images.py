@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+from agentsession_cas.sessions import staged, writer
+from tests.helpers.engine import Player
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_scenarios import SCENARIOS, init
 
@@ -49,6 +51,28 @@ def test_power_cut_at_every_effect(name: str, sector: int, tear: bool) -> None:
 def test_power_cut_while_the_store_itself_is_made(sector: int, tear: bool) -> None:
     explorer = Explorer(sector=sector, tear=tear)
     explorer.power("init", init, fresh=True)
+    assert explorer.images >= FLOOR
+
+
+def ahead(player: Player) -> None:
+    """Appends while a checkpoint copies what came meanwhile into the next generation."""
+    player.create("s")
+    player.append("s", 300, durable=True)
+    for size in (60, 800):
+        player.append("s", 200)
+        player.on("sync", "/log-0", lambda: player.append("s", 400, 90))
+        player.on("sync", "/journal.next-", lambda size=size: player.append("s", size, durable=True))  # type: ignore[misc]
+        player.checkpoint("s")
+        player.append("s", 90, durable=True)
+    player.reopen("s")
+
+
+@pytest.mark.parametrize(("sector", "tear"), DISKS)
+def test_power_cut_while_frames_are_copied_ahead(sector: int, tear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_CARRIED_MAX", 0)
+    monkeypatch.setattr(staged, "_PIECE", 256)
+    explorer = Explorer(sector=sector, tear=tear, density=0.12)
+    explorer.power("ahead", ahead)
     assert explorer.images >= FLOOR
 
 

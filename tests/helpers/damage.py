@@ -11,8 +11,8 @@ from agentsession_cas import entry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.framing import Generation, Record, decode_records, scan_journal
 from agentsession_cas.core.rows import Row, decode_row, encode_row
-from agentsession_cas.sessions.journal import generation_bytes
 from agentsession_cas.sessions.rowmaker import digest_of
+from agentsession_cas.sessions.staged import generation_bytes
 from agentsession_cas.store import Store
 
 __all__ = ["Bench", "Forged", "call_and_output", "flip", "record_of", "row_of"]

@@ -23,7 +23,7 @@ from agentsession_cas.exchange import forks
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.publish import Publisher
 from agentsession_cas.sessions import log, opening, recovery, writer
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, Journal, generation_bytes, log_name
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, Journal, log_name
 from agentsession_cas.sessions.records import in_groups, publish_records
 from agentsession_cas.sessions.recovery import Verdict
 from agentsession_cas.sessions.source import RowSource
@@ -151,7 +151,7 @@ def _deaf_journal(patch: Patch, method: str, *silent: tuple[str, str]) -> None:
 
 def generation_not_synced(patch: Patch) -> None:
     """The next generation is named before its bytes are on the disk."""
-    _deaf_journal(patch, "_stage", ("sync", ""))
+    _deaf_journal(patch, "stage", ("sync", ""))
 
 
 def generation_name_not_synced(patch: Patch) -> None:
@@ -263,7 +263,7 @@ def objects_after_the_rename(patch: Patch) -> None:
             publish_records(objects, records)
         late.clear()
 
-    patch.setattr(writer, "publish_records", lambda *what: late.append(what))
+    patch.setattr(writer, "publish_records", lambda *what, **_: late.append(what))
     patch.setattr(Writer, "_write_rows", write_rows)
 
 
@@ -300,10 +300,10 @@ def carried_frames_dropped(patch: Patch) -> None:
     """What was appended during a checkpoint is not in the next generation."""
     sound = Writer._next_generation
 
-    def next_generation(self: Any, *what: Any) -> None:
+    def next_generation(self: Any, *what: Any) -> Any:
         patch.setattr(writer, "in_groups", lambda *_: [])
         try:
-            sound(self, *what)
+            return sound(self, *what)
         finally:
             patch.setattr(writer, "in_groups", in_groups)
 
@@ -342,13 +342,16 @@ def log_trusted_row_by_row(patch: Patch) -> None:
 def generation_written_in_place(patch: Patch) -> None:
     """The next generation is written over the one before."""
 
-    def replaced(self: Any, generation: Any, tail: bytes, groups: Any) -> None:
-        data, end, sequence = generation_bytes(generation, tail, groups)
+    def replaced(self: Any, staged: Any) -> Any:
+        file, path, _ = staged.finish()
+        data = file.pread(file.size(), 0)
+        self._fs.unlink(path)
         self._file.pwrite(data.ljust(self._size, b"\0"), 0)
         self._file.sync()
-        self.generation, self.end, self._sealed = generation, end, end
-        self.sequence = self.committed = sequence
+        self.generation, self.end, self._sealed = staged.generation, staged.end, staged.end
+        self.sequence = self.committed = staged.sequence
         self._size = max(self._size, len(data))
+        return file
 
     patch.setattr(Journal, "replace", replaced)
 
@@ -370,7 +373,7 @@ def scratch_rows_kept(patch: Patch) -> None:
     """Rows past the base that look right are trusted, so that a checkpoint does not write them again."""
     sound = log.write_rows
 
-    def write_rows(fs: Any, directory: str, generation: Any, tail: bytes, bodies: Sequence[bytes]) -> bytes:
+    def write_rows(fs: Any, directory: str, generation: Any, tail: bytes, bodies: Sequence[bytes], *_: Any) -> bytes:
         whole, seed = whole_rows(generation.base), log_seed(generation.birth, generation.log)
         old = fs.read(f"{directory}/{log_name(generation.log)}") or b""
         known = list(bodies)

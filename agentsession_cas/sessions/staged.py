@@ -1,0 +1,129 @@
+"""A journal's next generation while it is being made: its frames are copied in while the one before goes on.
+
+Invariants: it has no name that anyone reads until :meth:`Journal.replace` gives it one, and every byte is synced by
+then; a long one is synced bit by bit, since a long sync would hold up the commits of others. Given up, it leaves no
+file, or one that the next open to write clears away. Knows nothing of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agentsession_cas.core.framing import (
+    FRAME_MAX,
+    FRAMES_OFFSET,
+    Generation,
+    Record,
+    align,
+    encode_frame,
+    encode_generation,
+    record_packer,
+)
+from agentsession_cas.effects.host import Fs, OpenFile
+from agentsession_cas.effects.pace import Rest, no_rest
+from agentsession_cas.errors import AgentSessionError, LimitExceeded
+
+__all__ = ["STEP_MIN", "Staged", "generation_bytes", "payload_of"]
+
+STEP_MIN: Final = 16 * 1024
+"""Zeros behind the frames of a new generation."""
+_PIECE: Final = 1 << 20
+"""Bytes written and synced at once."""
+
+
+def payload_of(pack: Callable[[Sequence[Record]], bytes], records: Sequence[Record]) -> bytes:
+    """What a frame of ``records`` holds. Raises LimitExceeded when it is more than one may."""
+    payload = pack(records)
+    if len(payload) > FRAME_MAX:
+        raise LimitExceeded(
+            f"an append of {len(payload)} bytes is past the {FRAME_MAX} that a journal frame holds",
+            next_step="append it in smaller batches",
+        )
+    return payload
+
+
+def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> tuple[bytes, int, int]:
+    """A whole generation: (bytes padded with zeros, offset behind its last frame, its row count).
+
+    Each group becomes one frame, so that what was accepted together stays together.
+    """
+    pack = record_packer()
+    parts = [encode_generation(generation, tail)]
+    end, sequence = FRAMES_OFFSET, generation.base
+    for group in groups:
+        frame = encode_frame(generation.salt, end, sequence, sequence, len(group), payload_of(pack, group))
+        parts.append(frame)
+        end, sequence = end + len(frame), sequence + len(group)
+    size = align(end) + STEP_MIN
+    parts.append(bytes(size - end))
+    return b"".join(parts), end, sequence
+
+
+class Staged:
+    """A generation to come. ``end`` is the offset behind its last frame, ``sequence`` the rows up to there,
+    ``groups`` the frames so far.
+
+    A context: left before it was taken, it is discarded. Its methods raise DiskError and its like.
+    """
+
+    def __init__(self, fs: Fs, path: str, generation: Generation, tail: bytes) -> None:
+        self._fs = fs
+        self._path = path
+        self._file: OpenFile | None = None
+        self._pack = record_packer()
+        self._unwritten = [encode_generation(generation, tail)]
+        self._written = 0
+        self.generation = generation
+        self.end = FRAMES_OFFSET
+        self.sequence = generation.base
+        self.groups = 0
+
+    def add(self, groups: Sequence[Sequence[Record]], rest: Rest = no_rest) -> None:
+        """Add a frame for each group, so that what was accepted together stays together."""
+        for group in groups:
+            sequence, payload = self.sequence, payload_of(self._pack, group)
+            frame = encode_frame(self.generation.salt, self.end, sequence, sequence, len(group), payload)
+            self._unwritten.append(frame)
+            self.end += len(frame)
+            self.sequence += len(group)
+            self.groups += 1
+            if self.end - self._written >= _PIECE:
+                self._write()
+            rest()
+
+    def finish(self) -> tuple[OpenFile, str, int]:
+        """Put zeros behind, for appends to come, and sync it all; the file is the caller's now: it, its path, its size.
+
+        A failure leaves it staged.
+        """
+        size = align(self.end) + STEP_MIN
+        self._unwritten.append(bytes(size - self.end))
+        file = self._write()
+        self._file = None
+        return file, self._path, size
+
+    def _write(self) -> OpenFile:
+        file = self._file
+        if file is None:
+            file = self._file = self._fs.create(self._path)
+        data = b"".join(self._unwritten)
+        file.pwrite(data, self._written)
+        file.sync()
+        self._written += len(data)
+        self._unwritten.clear()
+        return file
+
+    def __enter__(self) -> Staged:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Discard what was not taken, as well as can be."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        file.close()
+        try:
+            self._fs.unlink(self._path)
+        except AgentSessionError:
+            return
