@@ -36,6 +36,9 @@ PACKABLE: Final = (Space.ENTRIES, Space.CONTENTS, Space.PIECES)
 _STALE_NS: Final = 3600 * 10**9
 """An idx untouched for so long is of no pack that is about to get its name."""
 
+_TOGETHER: Final = 32
+"""So many objects of a block are dealt with in one slice."""
+
 _Object = tuple[Space, bytes]
 
 
@@ -257,7 +260,10 @@ def _recode(pack: Pack, added: _Added) -> Slices[None]:
         for number in range(file.table.blocks):
             block = file.block(number)
             space = Space(file.table.space_of(number))
-            for at in range(block.first, block.first + len(block)):
-                stored = block.stored(at)
-                added.add(space, digest_of_stored(stored), stored)
-            yield len(block)
+            end = block.first + len(block)
+            for first in range(block.first, end, _TOGETHER):
+                some = range(first, min(first + _TOGETHER, end))
+                for at in some:
+                    stored = block.stored(at)
+                    added.add(space, digest_of_stored(stored), stored)
+                yield len(some)

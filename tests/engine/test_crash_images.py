@@ -60,8 +60,9 @@ def ahead(player: Player) -> None:
     player.append("s", 300, durable=True)
     for size in (60, 800):
         player.append("s", 200)
-        player.on("sync", "/log-0", lambda: player.append("s", 400, 90))
-        player.on("sync", "/journal.next-", lambda size=size: player.append("s", size, durable=True))  # type: ignore[misc]
+        player.on("sync", "/log-0", lambda: player.append("s", 400))
+        batch = (size, 50, 70)
+        player.on("sync", "/journal.next-", lambda batch=batch: player.append("s", *batch, durable=True))  # type: ignore[misc]
         player.checkpoint("s")
         player.append("s", 90, durable=True)
     player.reopen("s")
@@ -71,7 +72,7 @@ def ahead(player: Player) -> None:
 def test_power_cut_while_frames_are_copied_ahead(sector: int, tear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_CARRIED_MAX", 0)
     monkeypatch.setattr(staged, "_PIECE", 256)
-    explorer = Explorer(sector=sector, tear=tear, density=0.12)
+    explorer = Explorer(sector=sector, tear=tear, density=0.05)
     explorer.power("ahead", ahead)
     assert explorer.images >= FLOOR
 
