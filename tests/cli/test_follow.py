@@ -31,12 +31,18 @@ def following(held: Commands, *arguments: str) -> Iterator[subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_hear_interrupts,
     )
     with process:
         try:
             yield process
         finally:
             process.kill()
+
+
+def _hear_interrupts() -> None:
+    """A shell's background job ignores SIGINT, and what it starts does too unless told."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def heard(process: subprocess.Popen[str]) -> str:
