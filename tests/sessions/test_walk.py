@@ -32,7 +32,7 @@ def grow(session: SessionWriter, seeds: list[int]) -> None:
                 session.checkpoint()
             case 2:
                 session.append(Draft("acme:x", {"n": seed}))
-            case 3 if len(ids) > 1:
+            case 3 if ids and session.leaf != ids[0]:  # an entry converges any but its parent
                 session.append(Draft("info", {"name": str(seed)}, parents=[{"entry": ids[0]}]))
             case 4:
                 session.append(entry.info(name="old").at(ts="0001-01-01T00:00:00Z"))
