@@ -367,7 +367,11 @@ class _SystemFs:
         try:
             fd, found = _open_fd(path, os.O_RDONLY)
             try:
-                return _read_fd(fd, max(found.st_size + 1, 1 << 16), 0)
+                if 0 < (size := found.st_size) < PIECE_MAX:
+                    data = os.pread(fd, size + 1, 0)
+                    if len(data) == size:
+                        return data  # a byte more was asked for: this is the end
+                return _read_fd(fd, max(size + 1, 1 << 16), 0)
             finally:
                 os.close(fd)
         except FileNotFoundError:

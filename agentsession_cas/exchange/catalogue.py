@@ -22,7 +22,7 @@ from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSessi
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
-from agentsession_cas.sessions.listing import Filter, OnDamage, Summary, summarise
+from agentsession_cas.sessions.listing import Filter, OnDamage, Summary, glance, summarise
 from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.source import Prefix, RowSource
@@ -80,9 +80,7 @@ class Catalogue:
         listed: list[Summary] = []
         for directory, header in headers:
             try:
-                found = snapshot(self._host, self._objects, directory, _no_prefix)
-                with closing(found.source):
-                    summary = summarise(self._host.fs, directory, found)
+                summary = glance(self._host.fs, self._objects, directory, header) or self._summary(directory)
             except NoSession:
                 continue
             except _DAMAGE as error:
@@ -94,6 +92,11 @@ class Catalogue:
             if limit and len(listed) >= limit:
                 break
         return listed
+
+    def _summary(self, directory: str) -> Summary:
+        found = snapshot(self._host, self._objects, directory, _no_prefix)
+        with closing(found.source):
+            return summarise(self._host.fs, directory, found)
 
     # --- what sessions name in others ---
 

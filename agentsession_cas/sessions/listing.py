@@ -1,27 +1,46 @@
-"""What a listing says of a session without reading its entries: header, name, head, counts (store.md A2)."""
+"""What a listing says of a session without reading its entries: header, name, head, counts (store.md A2).
+
+A session at rest is *glanced* at: where HEAD attests what its journal says, the two of them tell the head and the
+counts, and the log, however long, is not read. Whatever else is found, and whatever looks wrong, is for the reading of
+the session to tell, which looks twice before it calls anything damage. Writes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.framing import (
+    HEAD_SIZE,
+    Generation,
+    HeadHint,
+    Record,
+    Scan,
+    decode_head,
+    decode_records,
+    scan_journal,
+)
 from agentsession_cas.core.given import AnyPath, as_object, as_path
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.rows import is_noted
+from agentsession_cas.core.rows import REF_BASE, REF_ROOT, ROW_SIZE, decode_row, is_noted, row_of_ref, whole_rows
 from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import AgentSessionError
+from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, NoObject, NoSession, NotRegular
+from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
-from agentsession_cas.sessions.opening import HEADER_NAME, Snapshot
+from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.opening import Snapshot, directory_identity, read_header
 from agentsession_cas.sessions.packedlog import packed_name
 from agentsession_cas.sessions.records import mark_of
+from agentsession_cas.sessions.recovery import Verdict, decide
 from agentsession_cas.sessions.services import Mark
-from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.source import RowSource, hash_of
 
-__all__ = ["Filter", "OnDamage", "Summary", "summarise"]
+__all__ = ["Filter", "OnDamage", "Summary", "glance", "summarise"]
 
 OnDamage = Callable[[str, AgentSessionError], None]
 """Called with the id of a session that does not read, "" when not even that can be told, and with why."""
@@ -99,6 +118,92 @@ class Filter:
         members = header.members()
         wanted = as_object(self.extra, "extra")
         return all(name in members and canonical(members[name]) == canonical(value) for name, value in wanted.items())
+
+
+class _Files(NamedTuple):
+    """A session's small files as read."""
+
+    header: Header
+    hint: HeadHint
+    scan: Scan
+    journal: bytes
+
+
+def glance(fs: Fs, objects: ObjectDatabase, directory: str, known: Header) -> Summary | None:
+    """The summary of a session whose small files tell it; None when the session has to be read.
+
+    ``known`` is its header as it was a moment ago.
+    """
+    there = directory_identity(fs, directory)
+    try:
+        witness = fs.read(f"{directory}/{HEAD_NAME}")  # before the journal, as every reader does
+        hint, data = decode_head(witness), fs.read(f"{directory}/{JOURNAL_NAME}")
+        if witness is None or len(witness) != HEAD_SIZE or hint is None or data is None:
+            return None
+        scan = scan_journal(data)
+        if decide(scan, hint, directory) is not Verdict.CLEAN:
+            return None
+        if read_header(fs, directory, known) is not known:
+            return None
+        found = _told(fs, objects, directory, _Files(known, hint, scan, data))
+    except (NoSession, Damaged, Corrupt, NoObject, NotRegular):
+        return None
+    return found if directory_identity(fs, directory) == there else None
+
+
+def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Summary | None:
+    """What files that agree say; None when a row of the log is needed, or the log is not there as it should be."""
+    header, hint, scan, data = files
+    generation, records = scan.generation, _records(scan, data)
+    size, journal = _log_size(fs, directory, generation), fs.stat(f"{directory}/{JOURNAL_NAME}")
+    newest = generation.newest
+    for number, record in enumerate(records, generation.base):
+        if is_noted(record.row):
+            newest = newest.with_row(number, decode_row(record.row))
+    named = [ref for ref in (newest.named, newest.continued) if ref]
+    held = generation.base - len(scan.tail) // ROW_SIZE
+    if size is None or journal is None or newest.special or any(row_of_ref(ref) < held for ref in named):
+        return None
+    name = successor = ""
+    if named:
+        table = RowTable(generation, scan.tail, None)
+        table.extend(records)
+        source = RowSource(table, objects, header.base, None)
+        name, successor = _text(source, newest.named, "name"), _text(source, newest.continued, "session")
+    return Summary(
+        header,
+        name,
+        _head(header, hint, scan),
+        scan.sequence,
+        successor,
+        size + len(encode_header(header)) + HEAD_SIZE + journal.size,
+        ts_from_ns(journal.mtime_ns),
+        "record",
+    )
+
+
+def _records(scan: Scan, data: bytes) -> list[Record]:
+    view = memoryview(data)
+    return [each for frame in scan.frames for each in decode_records(view[frame.payload_at : frame.end], frame.rows)]
+
+
+def _head(header: Header, hint: HeadHint, scan: Scan) -> str:
+    if scan.sequence and hint.head != REF_BASE:
+        return hash_of(hint.entry) if hint.head != REF_ROOT else ""
+    return header.base
+
+
+def _log_size(fs: Fs, directory: str, generation: Generation) -> int | None:
+    """Bytes of the log's files; None when one that rows are trusted in is absent or cut short."""
+    base, packed = generation.base, generation.packed
+    plain_file = fs.stat(f"{directory}/{log_name(generation.log)}")
+    packed_file = fs.stat(f"{directory}/{packed_name(generation.log)}")
+    needed = (whole_rows(base) - whole_rows(packed)) * ROW_SIZE
+    if needed and (plain_file is None or plain_file.size < needed):
+        return None
+    if packed and packed_file is None:
+        return None
+    return sum(found.size for found in (plain_file, packed_file) if found is not None)
 
 
 def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:

@@ -42,6 +42,7 @@ __all__ = [
     "LOCK_NAME",
     "Snapshot",
     "create_session",
+    "directory_identity",
     "lock_session",
     "open_writer",
     "read_header",
@@ -64,8 +65,11 @@ class Snapshot(NamedTuple):
     state: State
 
 
-def read_header(fs: Fs, directory: str) -> Header:
-    """The header of a session; NoSession when it is not there, Damaged when its line cannot be read."""
+def read_header(fs: Fs, directory: str, known: Header | None = None) -> Header:
+    """The header of a session; NoSession when it is not there, Damaged when its line cannot be read.
+
+    ``known``, one that was read before, is given back where nothing changed: its line need not be parsed again.
+    """
     path = f"{directory}/{HEADER_NAME}"
     try:
         data = fs.read(path)
@@ -75,6 +79,8 @@ def read_header(fs: Fs, directory: str) -> Header:
         if fs.stat(directory) is None:
             raise NoSession("the session is not there", where=directory)
         raise Damaged("the header is absent", where=path)
+    if known is not None and data == encode_header(known):
+        return known
     try:
         return decode_header(data)
     except Corrupt as error:
@@ -98,16 +104,16 @@ def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: Pre
 def _files(fs: Fs, directory: str) -> tuple[State, Header]:
     """State and header; never those of two sessions, when one is deleted and another made by its name meanwhile."""
     while True:
-        there = _identity(fs, directory)
+        there = directory_identity(fs, directory)
         state: State | None = None
         try:
             state = read_state(fs, directory)
             header = read_header(fs, directory)
-            same = _identity(fs, directory) == there
+            same = directory_identity(fs, directory) == there
         except AgentSessionError as error:
             if state is not None:
                 state.table.close()
-            if not isinstance(error, (Damaged, NoFile)) or _identity(fs, directory) == there:
+            if not isinstance(error, (Damaged, NoFile)) or directory_identity(fs, directory) == there:
                 raise
             continue
         if same:
@@ -115,7 +121,8 @@ def _files(fs: Fs, directory: str) -> tuple[State, Header]:
         state.table.close()
 
 
-def _identity(fs: Fs, directory: str) -> tuple[int, int] | None:
+def directory_identity(fs: Fs, directory: str) -> tuple[int, int] | None:
+    """Device and inode of a session's directory, None when it is not there: another pair is another session."""
     found = fs.stat(directory)
     return (found.device, found.inode) if found is not None else None
 
