@@ -173,7 +173,7 @@ def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Sum
     return Summary(
         header,
         name,
-        _head(header, hint, scan),
+        _head(header, hint),
         scan.sequence,
         successor,
         size + len(encode_header(header)) + HEAD_SIZE + journal.size,
@@ -187,10 +187,10 @@ def _records(scan: Scan, data: bytes) -> list[Record]:
     return [each for frame in scan.frames for each in decode_records(view[frame.payload_at : frame.end], frame.rows)]
 
 
-def _head(header: Header, hint: HeadHint, scan: Scan) -> str:
-    if scan.sequence and hint.head != REF_BASE:
-        return hash_of(hint.entry) if hint.head != REF_ROOT else ""
-    return header.base
+def _head(header: Header, hint: HeadHint) -> str:
+    if hint.head == REF_BASE:
+        return header.base
+    return hash_of(hint.entry) if hint.head != REF_ROOT else ""
 
 
 def _log_size(fs: Fs, directory: str, generation: Generation) -> int | None:

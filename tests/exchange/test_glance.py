@@ -170,3 +170,17 @@ def test_a_writer_beside_is_seen(tmp_path: Path) -> None:
             session.append(entry.user(f"{at}"), durable=False)
             (found,) = store.list()
             assert (found.entries, found.head) == (at + 1, session.leaf)
+
+
+def test_a_name_in_the_journal_is_told_at_a_glance(tmp_path: Path) -> None:
+    """Behind rows that a checkpoint put into the log."""
+    with Store.open(tmp_path / "st", create=True) as store:
+        with store.create(id="s") as session:
+            for at in range(40):
+                session.append(entry.user(f"{at}"), durable=False)
+            session.checkpoint()
+            session.append(entry.info("its name"))
+        found = glanced(store, "s")
+        assert found is not None
+        assert found.name == "its name"
+        assert found == read_whole(store, "s")
