@@ -2,14 +2,17 @@
 
 ``list`` prints every session of a store, beside ``git for-each-ref`` of a repository with as many refs, packed; and how
 long it takes within a process, where sessions are short and where they are long: as they are after appending, when a
-listing reads their journals, and checkpointed, when the rows are in their logs.
+listing reads their journals, and checkpointed, when the rows are in their logs. The command runs from bytecode, as one
+that was installed does, whatever the environment says.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +34,12 @@ _FLAT: Final = 1.3
 def measure(used: Options) -> list[Comparison]:
     """Starting the command, and listing sessions; entries are the sessions there are."""
     with workplace(used.directory) as place:
-        return [_help(used), _list(place, used), *(_flat(place, used, checkpointed=each) for each in (False, True))]
+        flat = [_flat(place, used, checkpointed=each) for each in (False, True)]
+        return [_help(place, used), _list(place, used), *flat]
 
 
-def _help(used: Options) -> Comparison:
-    turns: dict[str, Turn] = {OURS: _turn(*_ours("--help"), times=5), HELP_LIMIT: fixed(0.15)}
+def _help(place: Path, used: Options) -> Comparison:
+    turns: dict[str, Turn] = {OURS: _turn(*_ours("--help"), times=5, bytecode=place), HELP_LIMIT: fixed(0.15)}
     if shutil.which("git"):
         turns[GIT] = _turn("git", "--help", times=5)
     return compare("--help", turns, used.rounds, [Target(HELP_LIMIT, 1)])
@@ -43,7 +47,8 @@ def _help(used: Options) -> Comparison:
 
 def _list(place: Path, used: Options) -> Comparison:
     _fill(place / "store", used.entries, 1)
-    turns: dict[str, Turn] = {OURS: _turn(*_ours("--store", str(place / "store"), "list")), LIST_LIMIT: fixed(1.0)}
+    ours = _turn(*_ours("--store", str(place / "store"), "list"), bytecode=place)
+    turns: dict[str, Turn] = {OURS: ours, LIST_LIMIT: fixed(1.0)}
     if shutil.which("git"):
         _refs(place / "git", used.entries)
         turns[GIT] = _turn("git", "-C", str(place / "git"), "for-each-ref")
@@ -64,8 +69,18 @@ def _ours(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "agentsession_cas", *arguments)
 
 
-def _turn(*command: str, times: int = 1) -> Turn:
-    return fresh(lambda held: subprocess.run(command, check=True, stdout=subprocess.DEVNULL), times)  # noqa: ARG005
+def _turn(*command: str, times: int = 1, bytecode: Path | None = None) -> Turn:
+    """Run a command to its end; a Python one keeps its modules compiled in ``bytecode``."""
+    environment = dict(os.environ)
+    if bytecode is not None:
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = str(bytecode / "bytecode")
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    def run(held: ExitStack) -> None:  # noqa: ARG001
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    return fresh(run, times)
 
 
 def _fill(path: Path, sessions: int, entries: int, *, checkpointed: bool = False) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from agentsession_cas.core.framing import Generation
@@ -49,18 +49,24 @@ class Catalogue:
 
     def headers(self, on_damage: OnDamage | None = None) -> Iterator[tuple[str, Header]]:
         """Directory and header of every session whose header reads; ``on_damage`` hears of the others."""
-        fs = self._host.fs
-        for name in fs.listdir(self._layout.sessions):
-            directory = f"{self._layout.sessions}/{name}"
-            try:
-                header = read_header(fs, directory)
-            except NoSession:
-                continue
-            except Damaged as error:
-                if on_damage is not None and self._layout.is_session(name):
-                    on_damage(session_id_of(name), error)
-                continue
-            yield directory, header
+        for directory in self._directories():
+            header = self._header(directory, on_damage)
+            if header is not None:
+                yield directory, header
+
+    def _directories(self) -> list[str]:
+        return [f"{self._layout.sessions}/{name}" for name in self._host.fs.listdir(self._layout.sessions)]
+
+    def _header(self, directory: str, on_damage: OnDamage | None) -> Header | None:
+        try:
+            return read_header(self._host.fs, directory)
+        except NoSession:
+            return None
+        except Damaged as error:
+            name = directory.rpartition("/")[2]
+            if on_damage is not None and self._layout.is_session(name):
+                on_damage(session_id_of(name), error)
+            return None
 
     def snapshot(self, session: str) -> Snapshot:
         """A session as it is now. Raises NoSession, Damaged."""
@@ -75,28 +81,34 @@ class Catalogue:
         Damaged ones are left out; ``on_damage`` hears of them.
         """
         require(limit, int, "limit")
+        if not limit and wanted == Filter():
+            # no header says that a session need not be looked at: each is looked at once
+            found = filter(None, (self._summary(each, wanted, on_damage) for each in self._directories()))
+            return sorted(found, key=lambda summary: _age(summary.header), reverse=True)
         headers = [each for each in self.headers(on_damage) if wanted.keeps_header(each[1])]
-        headers.sort(key=lambda each: (ts_to_ns(canonical_ts(each[1].created_at)), each[1].id), reverse=True)
-        listed: list[Summary] = []
-        for directory, header in headers:
-            try:
-                summary = glance(self._host.fs, self._objects, directory, header) or self._summary(directory)
-            except NoSession:
-                continue
-            except _DAMAGE as error:
-                if on_damage is not None:
-                    on_damage(header.id, error)
-                continue
-            if wanted.keeps(summary):
-                listed.append(summary)
-            if limit and len(listed) >= limit:
-                break
-        return listed
+        headers.sort(key=lambda each: _age(each[1]), reverse=True)
+        kept = filter(None, (self._summary(directory, wanted, on_damage) for directory, _ in headers))
+        return list(islice(kept, limit or None))
 
-    def _summary(self, directory: str) -> Summary:
-        found = snapshot(self._host, self._objects, directory, _no_prefix)
-        with closing(found.source):
-            return summarise(self._host.fs, directory, found)
+    def _summary(self, directory: str, wanted: Filter, on_damage: OnDamage | None) -> Summary | None:
+        """The summary of the session in a directory; None when it is not wanted, is gone, or does not read."""
+        summary = glance(self._host.fs, self._objects, directory)
+        if summary is None:
+            header = self._header(directory, on_damage)
+            summary = self._read_summary(directory, header, on_damage) if header is not None else None
+        return summary if summary is not None and wanted.keeps(summary) else None
+
+    def _read_summary(self, directory: str, header: Header, on_damage: OnDamage | None) -> Summary | None:
+        try:
+            found = snapshot(self._host, self._objects, directory, _no_prefix)
+            with closing(found.source):
+                return summarise(self._host.fs, directory, found)
+        except NoSession:
+            return None
+        except _DAMAGE as error:
+            if on_damage is not None:
+                on_damage(header.id, error)
+            return None
 
     # --- what sessions name in others ---
 
@@ -170,6 +182,10 @@ class Catalogue:
                     undo.pop_all()
                     return found
         raise NoEntry("the store holds no entry to fork at", where=base, next_step="name an entry of a held session")
+
+
+def _age(header: Header) -> tuple[int, str]:
+    return ts_to_ns(canonical_ts(header.created_at)), header.id
 
 
 def _no_prefix(header: Header, generation: Generation) -> Prefix | None:  # noqa: ARG001 - a listing reads own rows

@@ -1,13 +1,15 @@
 """What a listing says of a session without reading its entries: header, name, head, counts (store.md A2).
 
 A session at rest is *glanced* at: where HEAD attests what its journal says, the two of them tell the head and the
-counts, and the log, however long, is not read. Whatever else is found, and whatever looks wrong, is for the reading of
-the session to tell, which looks twice before it calls anything damage. Writes nothing.
+counts, and of the log, however long, only a row is read that names the session, continues it, or is no entry. Whatever
+else is found, and whatever looks wrong, is for the reading of the session to tell, which looks twice before it calls
+anything damage. Writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -25,15 +27,24 @@ from agentsession_cas.core.framing import (
 )
 from agentsession_cas.core.given import AnyPath, as_object, as_path
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.rows import REF_BASE, REF_ROOT, ROW_SIZE, decode_row, is_noted, row_of_ref, whole_rows
+from agentsession_cas.core.rows import (
+    REF_BASE,
+    REF_ROOT,
+    ROW_SIZE,
+    Newest,
+    decode_row,
+    is_noted,
+    row_of_ref,
+    whole_rows,
+)
 from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, NoObject, NoSession, NotRegular
+from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, NoObject, NotRegular
 from agentsession_cas.objects.database import ObjectDatabase
-from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
+from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
-from agentsession_cas.sessions.log import RowTable
-from agentsession_cas.sessions.opening import Snapshot, directory_identity, read_header
+from agentsession_cas.sessions.log import RowTable, open_log, open_rows
+from agentsession_cas.sessions.opening import Snapshot, directory_identity
 from agentsession_cas.sessions.packedlog import packed_name
 from agentsession_cas.sessions.records import mark_of
 from agentsession_cas.sessions.recovery import Verdict, decide
@@ -121,65 +132,89 @@ class Filter:
 
 
 class _Files(NamedTuple):
-    """A session's small files as read."""
+    """A session's small files as read; ``header_size`` is the bytes of the header's."""
 
     header: Header
+    header_size: int
     hint: HeadHint
     scan: Scan
     journal: bytes
 
 
-def glance(fs: Fs, objects: ObjectDatabase, directory: str, known: Header) -> Summary | None:
-    """The summary of a session whose small files tell it; None when the session has to be read.
-
-    ``known`` is its header as it was a moment ago.
-    """
+def glance(fs: Fs, objects: ObjectDatabase, directory: str) -> Summary | None:
+    """The summary of a session whose small files tell it; None when the session has to be read, or there is none."""
     there = directory_identity(fs, directory)
     try:
-        witness = fs.read(f"{directory}/{HEAD_NAME}")  # before the journal, as every reader does
-        hint, data = decode_head(witness), fs.read(f"{directory}/{JOURNAL_NAME}")
-        if witness is None or len(witness) != HEAD_SIZE or hint is None or data is None:
-            return None
-        scan = scan_journal(data)
-        if decide(scan, hint, directory) is not Verdict.CLEAN:
-            return None
-        if read_header(fs, directory, known) is not known:
-            return None
-        found = _told(fs, objects, directory, _Files(known, hint, scan, data))
-    except (NoSession, Damaged, Corrupt, NoObject, NotRegular):
+        files = _small_files(fs, directory)
+        found = _told(fs, objects, directory, files) if files is not None else None
+    except (Damaged, Corrupt, NoObject, NotRegular):
         return None
-    return found if directory_identity(fs, directory) == there else None
+    return found if found is not None and directory_identity(fs, directory) == there else None
+
+
+def _small_files(fs: Fs, directory: str) -> _Files | None:
+    """Files that agree, read in the order in which none is older than what tells of it; None when they do not."""
+    witness = fs.read(f"{directory}/{HEAD_NAME}")
+    hint = decode_head(witness)
+    if witness is None or len(witness) != HEAD_SIZE or hint is None:
+        return None
+    journal = fs.read(f"{directory}/{JOURNAL_NAME}")
+    if journal is None:
+        return None
+    scan = scan_journal(journal)
+    if decide(scan, hint, directory) is not Verdict.CLEAN:
+        return None
+    header = fs.read(f"{directory}/{HEADER_NAME}")
+    return _Files(decode_header(header), len(header), hint, scan, journal) if header is not None else None
 
 
 def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Summary | None:
-    """What files that agree say; None when a row of the log is needed, or the log is not there as it should be."""
-    header, hint, scan, data = files
-    generation, records = scan.generation, _records(scan, data)
+    """What files that agree say; None when the log is not there as it should be."""
+    header, header_size, hint, scan, data = files
+    generation = scan.generation
     size, journal = _log_size(fs, directory, generation), fs.stat(f"{directory}/{JOURNAL_NAME}")
+    if size is None or journal is None:
+        return None
+    records = _records(scan, data) if scan.frames else []
+    newest = _newest(generation, records)
+    with closing(_table(fs, directory, scan, newest)) as table:
+        table.extend(records)
+        name = successor = ""
+        if newest.named or newest.continued:
+            source = RowSource(table, objects, header.base, None)
+            name, successor = _text(source, newest.named, "name"), _text(source, newest.continued, "session")
+        return Summary(
+            header,
+            name,
+            _head(header, hint),
+            table.entries,
+            successor,
+            size + header_size + HEAD_SIZE + journal.size,
+            ts_from_ns(journal.mtime_ns),
+            _mark(table),
+        )
+
+
+def _table(fs: Fs, directory: str, scan: Scan, newest: Newest) -> RowTable:
+    """The rows below the base, with the log only where one of them is to be read."""
+    generation, tail = scan.generation, scan.tail
+    held = generation.base - len(tail) // ROW_SIZE
+    asked = (generation.newest.special, newest.named, newest.continued)
+    log = open_log(fs, directory, generation) if any(0 <= row_of_ref(ref) < held for ref in asked) else None
+    return open_rows(generation, tail, log)
+
+
+def _newest(generation: Generation, records: list[Record]) -> Newest:
+    """What is newest behind the journal's rows, as far as a listing asks."""
     newest = generation.newest
     for number, record in enumerate(records, generation.base):
         if is_noted(record.row):
             newest = newest.with_row(number, decode_row(record.row))
-    named = [ref for ref in (newest.named, newest.continued) if ref]
-    held = generation.base - len(scan.tail) // ROW_SIZE
-    if size is None or journal is None or newest.special or any(row_of_ref(ref) < held for ref in named):
-        return None
-    name = successor = ""
-    if named:
-        table = RowTable(generation, scan.tail, None)
-        table.extend(records)
-        source = RowSource(table, objects, header.base, None)
-        name, successor = _text(source, newest.named, "name"), _text(source, newest.continued, "session")
-    return Summary(
-        header,
-        name,
-        _head(header, hint),
-        scan.sequence,
-        successor,
-        size + len(encode_header(header)) + HEAD_SIZE + journal.size,
-        ts_from_ns(journal.mtime_ns),
-        "record",
-    )
+    return newest
+
+
+def _mark(table: RowTable) -> str:
+    return "mirror" if mark_of(table) == Mark.MIRROR else "record"
 
 
 def _records(scan: Scan, data: bytes) -> list[Record]:
@@ -196,26 +231,22 @@ def _head(header: Header, hint: HeadHint) -> str:
 def _log_size(fs: Fs, directory: str, generation: Generation) -> int | None:
     """Bytes of the log's files; None when one that rows are trusted in is absent or cut short."""
     base, packed = generation.base, generation.packed
-    plain_file = fs.stat(f"{directory}/{log_name(generation.log)}")
-    packed_file = fs.stat(f"{directory}/{packed_name(generation.log)}")
+    plain_file = fs.stat(f"{directory}/{log_name(generation.log)}") if base > packed else None
+    packed_file = fs.stat(f"{directory}/{packed_name(generation.log)}") if packed else None
     needed = (whole_rows(base) - whole_rows(packed)) * ROW_SIZE
     if needed and (plain_file is None or plain_file.size < needed):
         return None
     if packed and packed_file is None:
         return None
-    return sum(found.size for found in (plain_file, packed_file) if found is not None)
+    return (plain_file.size if plain_file is not None else 0) + (packed_file.size if packed_file is not None else 0)
 
 
 def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:
     """The summary of a session that was read; loads the two bodies it needs and no more."""
     header, source, _, state = snapshot
     table, generation = source.table, state.scan.generation
-    newest = generation.newest
-    for number, record in enumerate(table.pending, table.base):
-        if is_noted(record.row):
-            newest = newest.with_row(number, table.row(number))
-    files = (HEADER_NAME, HEAD_NAME, log_name(generation.log), packed_name(generation.log))
-    sizes = [found.size for name in files if (found := fs.stat(f"{directory}/{name}")) is not None]
+    newest = _newest(generation, table.pending)
+    sizes = [found.size for name in (HEADER_NAME, HEAD_NAME) if (found := fs.stat(f"{directory}/{name}")) is not None]
     journal = fs.stat(f"{directory}/{JOURNAL_NAME}")
     return Summary(
         header,
@@ -223,9 +254,9 @@ def summarise(fs: Fs, directory: str, snapshot: Snapshot) -> Summary:
         source.id_of_ref(table.row(len(table) - 1).head) if len(table) else header.base,
         table.entries,
         _text(source, newest.continued, "session"),
-        sum(sizes) + (journal.size if journal is not None else 0),
+        sum(sizes) + (_log_size(fs, directory, generation) or 0) + (journal.size if journal is not None else 0),
         ts_from_ns(journal.mtime_ns) if journal is not None else header.created_at,
-        "mirror" if mark_of(table) == Mark.MIRROR else "record",
+        _mark(table),
     )
 
 

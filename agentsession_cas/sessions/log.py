@@ -30,7 +30,7 @@ from agentsession_cas.errors import Closed, Damaged, NoFile
 from agentsession_cas.sessions.journal import log_name
 from agentsession_cas.sessions.packedlog import LogFile, PackedLog, open_packed
 
-__all__ = ["PIECE_ROWS", "RowTable", "open_log", "tail_of", "write_rows"]
+__all__ = ["PIECE_ROWS", "RowTable", "open_log", "open_rows", "tail_of", "write_rows"]
 
 PIECE_ROWS: Final = 512
 """Rows of a piece: 64 KiB."""
@@ -77,11 +77,30 @@ def _open_plain(fs: Fs, directory: str, generation: Generation) -> OpenFile:
 
 
 def tail_of(generation: Generation, tail: bytes, log: LogFile | None) -> bytes:
-    """The sealed rows past the log's last whole block: ``tail``, or what a settled generation's log has of them."""
+    """The rows past the log's last whole block: ``tail``, or what a settled generation's log has of them, unchecked."""
     whole = whole_rows(generation.base)
     if tail or log is None or whole == generation.base or generation.packed != generation.base:
         return tail
     return log.pread((generation.base - whole) * ROW_SIZE, whole * ROW_SIZE)
+
+
+def open_rows(generation: Generation, tail: bytes, log: LogFile | None) -> RowTable:
+    """The rows below the base; ``tail`` is those that the journal holds, whose checksum was theirs too.
+
+    Raises Damaged, the log closed, when of a settled generation the rows past the last whole block fail theirs.
+    """
+    rows = tail_of(generation, tail, log)
+    if log is not None and rows is not tail:
+        whole = whole_rows(generation.base)
+        sound = whole + sealed_count(rows, whole, log_seed(generation.birth, generation.log))
+        if sound < generation.base:
+            log.close()
+            raise _bad_row(log, sound)
+    return RowTable(generation, rows, log)
+
+
+def _bad_row(log: LogFile, number: int) -> Damaged:
+    return Damaged(f"row {number} of the log fails its checksum", where=f"{log.path} offset {number * ROW_SIZE}")
 
 
 def write_rows(
@@ -201,10 +220,7 @@ class RowTable:
         if not scanning or not row_sums(PIECE_ROWS).sound(data, first, self._seed):
             sound = sealed_count(data, first, self._seed)
             if sound < count:
-                raise Damaged(
-                    f"row {first + sound} of the log fails its checksum",
-                    where=f"{log.path} offset {(first + sound) * ROW_SIZE}",
-                )
+                raise _bad_row(log, first + sound)
         if len(self._pieces) >= _PIECES_MAX:
             self._pieces.pop(next(iter(self._pieces)), None)
         self._pieces[index] = data

@@ -65,11 +65,8 @@ class Snapshot(NamedTuple):
     state: State
 
 
-def read_header(fs: Fs, directory: str, known: Header | None = None) -> Header:
-    """The header of a session; NoSession when it is not there, Damaged when its line cannot be read.
-
-    ``known``, one that was read before, is given back where nothing changed: its line need not be parsed again.
-    """
+def read_header(fs: Fs, directory: str) -> Header:
+    """The header of a session; NoSession when it is not there, Damaged when its line cannot be read."""
     path = f"{directory}/{HEADER_NAME}"
     try:
         data = fs.read(path)
@@ -79,8 +76,6 @@ def read_header(fs: Fs, directory: str, known: Header | None = None) -> Header:
         if fs.stat(directory) is None:
             raise NoSession("the session is not there", where=directory)
         raise Damaged("the header is absent", where=path)
-    if known is not None and data == encode_header(known):
-        return known
     try:
         return decode_header(data)
     except Corrupt as error:

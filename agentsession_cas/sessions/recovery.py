@@ -15,7 +15,7 @@ from agentsession_cas.core.framing import HeadHint, Record, Scan, decode_head, d
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, Damaged, NoFile, NoSession
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
-from agentsession_cas.sessions.log import RowTable, open_log, tail_of
+from agentsession_cas.sessions.log import RowTable, open_log, open_rows
 
 __all__ = ["State", "Verdict", "decide", "read_state", "read_state_once"]
 
@@ -82,8 +82,7 @@ def read_state_once(fs: Fs, directory: str) -> State:
         groups = [decode_records(view[frame.payload_at : frame.end], frame.rows) for frame in scan.frames]
     except Corrupt as error:
         raise Damaged(error.what, where=path) from error
-    log = open_log(fs, directory, scan.generation)
-    table = RowTable(scan.generation, tail_of(scan.generation, scan.tail, log), log)
+    table = open_rows(scan.generation, scan.tail, open_log(fs, directory, scan.generation))
     for group in groups:
         for record in group:
             table.push(record)

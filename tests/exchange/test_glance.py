@@ -15,7 +15,7 @@ from agentsession_cas import Store, entry
 from agentsession_cas.errors import AgentSessionError, Damaged
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
 from agentsession_cas.sessions.listing import Summary, glance, summarise
-from agentsession_cas.sessions.opening import HEADER_NAME, read_header
+from agentsession_cas.sessions.opening import HEADER_NAME
 
 FILES = (HEADER_NAME, HEAD_NAME, JOURNAL_NAME, "log-0", "log-1", "log-1.packed", "log-2.packed")
 
@@ -34,9 +34,7 @@ def read_whole(store: Store, session: str) -> Summary | type[AgentSessionError]:
 
 def glanced(store: Store, session: str) -> Summary | None:
     """What a glance alone says."""
-    directory = store.layout.session_dir(session)
-    fs = store.layout.host.fs
-    return glance(fs, store.objects, directory, read_header(fs, directory))
+    return glance(store.layout.host.fs, store.objects, store.layout.session_dir(session))
 
 
 def make(store: Store, name: str, chance: Random) -> None:

@@ -62,6 +62,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
+@pytest.mark.parametrize("name", ["short-0", "short-1", "short-3"])
+def test_a_packed_log_that_was_damaged_is_never_read_as_other_rows(store: Store, name: str) -> None:
+    """Those past the last whole block too, which a reader takes from the log before anything is asked for."""
+    store.repack()
+    path = Path(store.layout.session_dir(name)) / "log-1.packed"
+    data = path.read_bytes()
+    path.chmod(0o600)
+    for at in range(0, len(data), 3):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(Damaged):
+            lines_of(store)
+
+
 def test_nothing_a_session_says_changes(store: Store) -> None:
     lines = lines_of(store)
     contexts = {name: contexts_of(store, name) for name in lines}
