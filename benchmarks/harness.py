@@ -209,8 +209,11 @@ def _us(seconds: float) -> float:
 
 @contextmanager
 def workplace(directory: Path) -> Iterator[Path]:
-    """A fresh directory below ``directory``, gone at the end and not before: deleting slows some file systems down."""
-    path = Path(tempfile.mkdtemp(prefix=".benchmark-", dir=directory))
+    """A fresh directory below ``directory``, gone at the end and not before: deleting slows some file systems down.
+
+    Its path is whole, so that peers find it from wherever they run.
+    """
+    path = Path(tempfile.mkdtemp(prefix=".benchmark-", dir=directory.resolve()))
     try:
         yield path
     finally:

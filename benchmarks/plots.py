@@ -1,6 +1,6 @@
 """Cost against size, drawn: ``python -m benchmarks NAME --plots DIR``.
 
-One picture for each of append, open, resume, fork and fsck: what an operation costs in a
+One picture for each of append, open, resume, fork, push and fsck: what an operation costs in a
 session ten times as long as the one before, ours beside a peer. Without matplotlib (the extra ``benchmarks``) the same
 figures are told as text.
 """
@@ -80,6 +80,7 @@ def _costs(sessions: Sessions) -> dict[str, dict[str, Cost]]:
         "open": {OURS: _typical(_open), "JSONL": _typical(_load)},
         "resume": {OURS: changing(_typical(resume)), "JSONL": _typical(_load)},
         "fork": {OURS: changing(_fork), "file copy": _typical(_copy)},
+        "push": {OURS: changing(_push), "file copy": _typical(_copy)},
         "fsck": {OURS: _typical(check), "sha256, all cores": _hash},
     }
 
@@ -110,6 +111,20 @@ def _fork(place: Place) -> float:
     with Store.open(place.store) as store:
         head = store.read(place.session).leaf
         return median(fresh(lambda held: held.enter_context(store.fork(place.session, head)), _ROUNDS)(0))
+
+
+def _push(place: Place) -> float:
+    """One entry more, brought to a mirror of the rest."""
+    target = place.store.with_name(f"{place.store.name}-mirror")
+    with Store.open(place.store) as store:
+        Store.open(target, create=True).close()
+        store.push(target, place.session)
+        taken = []
+        for number in range(_ROUNDS):
+            with store.open_session(place.session) as session:
+                session.append(entry.user(f"and now? {number}"), durable=True)
+            taken += fresh(lambda held: store.push(target, place.session))(0)  # noqa: ARG005
+        return median(taken)
 
 
 def _load(place: Place, held: ExitStack) -> None:  # noqa: ARG001

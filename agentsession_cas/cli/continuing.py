@@ -14,21 +14,22 @@ __all__ = ["continue_verb"]
 @command("continue")
 @click.argument("name", metavar="SESSION")
 @click.option("--summary", metavar="TEXT", default="", help="What to carry across; - reads it from stdin.")
-@click.option("--id", "new_id", metavar="ID", default="", help="The new session's id; made up by default.")
-def continue_verb(app: App, name: str, summary: str, new_id: str) -> None:
+@click.option("--id", "new_id", metavar="ID", help="The new session's id; made up by default.")
+def continue_verb(app: App, name: str, summary: str, new_id: str | None) -> None:
     """Begin the successor of SESSION: its settings, the summary, its name; then retire it. Prints the new id.
 
     A listing of current sessions shows the successor alone. A session continues once. For ref:NAME it is the session
     that is current for the name, and the name moves to the successor.
     """
-    from agentsession_cas.cli.resolve import REF, resolve_session
+    from agentsession_cas.cli.resolve import REF, given_id, resolve_session
 
     item = _message(_text(summary)) if summary else None
+    id_ = given_id(new_id)
     store = app.store(write=True)
     if name.startswith(REF) and not store.holds(name):
-        successor = store.continue_ref(name.removeprefix(REF), item, id=new_id)
+        successor = store.continue_ref(name.removeprefix(REF), item, id=id_)
     else:
-        successor = store.continue_session(resolve_session(store, name), item, id=new_id)
+        successor = store.continue_session(resolve_session(store, name), item, id=id_)
     with successor:
         if app.as_json:
             app.out.emit({"session": successor.id, "head": successor.leaf or None, "moved": False, "base": None})

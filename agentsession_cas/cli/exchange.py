@@ -161,7 +161,7 @@ def _there(path: str, argument: str) -> str:
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 def clone_verb(app: App, source: str, target: str) -> None:
-    """Make a store at DST with every session of the one at SRC, which becomes its remote origin."""
+    """Make a store at DST with every session and ref of the one at SRC, which becomes its remote origin."""
     from agentsession_cas.store import Store
 
     path = os.path.abspath(target)

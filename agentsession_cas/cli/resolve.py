@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from agentsession_cas.core.given import require_text
 from agentsession_cas.errors import DiskError, NoEntry, NoFile, NoSession, NoStore, NotRegular, Usage
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "STORE_VARIABLE",
     "data_directory",
     "find_store",
+    "given_id",
     "is_file_argument",
     "is_plain_file",
     "open_file",
@@ -86,6 +88,11 @@ def open_store(given: str, *, write: bool, allow_network_fs: bool = False) -> St
     except NoStore as error:
         error.next_step = _MAKE_ONE.replace("init", f"init {quote(path)}")
         raise
+
+
+def given_id(option: str | None) -> str:
+    """The id that ``--id`` gives a session to be made, "" where the option was left out. Raises BadInput for no id."""
+    return "" if option is None else require_text(option, "a session id", "leave --id out, and an id is made")
 
 
 def data_directory() -> str:

@@ -23,6 +23,8 @@ __all__ = ["append_verb", "delete_verb", "fork_verb", "head_verb", "list_verb"]
 
 _DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ID_COLUMNS: Final = 40
+_CONVERSATION: Final = "history:conversation"
+"""The header member that names what a session of ``agentsession_cas.history`` is of: no import for its sake."""
 
 
 @command("list")
@@ -89,7 +91,8 @@ def _table(found: list[Summary]) -> Iterator[tuple[Part, ...]]:
         return
     rows = [("SESSION", "CREATED", "ENTRIES", "NAME")]
     for summary in found:
-        about = clip(summary.name or summary.header.cwd, _ID_COLUMNS)
+        header = summary.header
+        about = clip(summary.name or header.cwd or str(header.members().get(_CONVERSATION, "")), _ID_COLUMNS)
         if summary.superseded_by:
             about = f"{about} (continued in {clip(summary.superseded_by, _ID_COLUMNS)})".lstrip()
         created = clock_time(canonical_ts(summary.header.created_at))
@@ -155,17 +158,17 @@ def _tell_head(app: App, session: str, head: str, *, moved: bool) -> None:
 @command("fork")
 @click.argument("name", metavar="SESSION")
 @click.argument("entry", metavar="ENTRY")
-@click.option("--id", "new_id", metavar="ID", default="", help="The new session's id; made up by default.")
-def fork_verb(app: App, name: str, entry: str, new_id: str) -> None:
+@click.option("--id", "new_id", metavar="ID", help="The new session's id; made up by default.")
+def fork_verb(app: App, name: str, entry: str, new_id: str | None) -> None:
     """Begin a session that continues from ENTRY of SESSION; nothing is copied. Prints its id."""
-    from agentsession_cas.cli.resolve import resolve_entry, resolve_session
+    from agentsession_cas.cli.resolve import given_id, resolve_entry, resolve_session
 
     store = app.store(write=True)
     session_id = resolve_session(store, name)
     base = resolve_entry(store.read(session_id), entry)
     if not base:
         raise click.UsageError("a fork continues from an entry, and the universal root is none")
-    with store.fork(session_id, base, id=new_id) as fork:
+    with store.fork(session_id, base, id=given_id(new_id)) as fork:
         if app.as_json:
             app.out.emit({"session": fork.id, "head": fork.leaf or None, "moved": False, "base": base})
         else:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.sessions.reffile import RefTarget
+from agentsession_cas.sessions.reffile import Ref, RefTarget
 
 __all__ = ["Delivery", "Endpoint", "Item", "Manifest", "Name", "Object", "Position", "Receipt", "State"]
 
@@ -151,6 +151,9 @@ class Endpoint(Protocol):
 
     def ref(self, name: str) -> RefTarget | None:
         """What a ref holds, dangling or not; None for no ref."""
+
+    def refs(self) -> list[Ref]:
+        """Every ref that reads and leads to a session that is there, in the order of names."""
 
     def move_ref(self, name: str, expected: RefTarget | None, to: RefTarget) -> bool:
         """Move a ref by compare-and-swap, durably; whether that changed anything. Raises as ``Store.update_ref``."""

@@ -14,7 +14,7 @@ from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, row_of_ref
-from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, NoBlob, NoObject, NoSession
+from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, Damaged, NoBlob, NoObject, NoSession
 from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Name, Object, Position, Receipt, State
 from agentsession_cas.exchange.quarantine import Quarantine
 from agentsession_cas.exchange.receiving import Parts, marked, receive
@@ -22,7 +22,8 @@ from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import Snapshot
 from agentsession_cas.sessions.records import mark_of, newest_entry
 from agentsession_cas.sessions.recovery import read_state
-from agentsession_cas.sessions.reffile import RefTarget
+from agentsession_cas.sessions.reffile import Ref, RefTarget
+from agentsession_cas.sessions.refs import birth_of
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource, hash_of
@@ -182,6 +183,16 @@ class LocalEndpoint:
         """What a ref holds, dangling or not; None for no ref."""
         held = self._parts.refs.read(name)
         return None if held is None else held.target
+
+    def refs(self) -> list[Ref]:
+        """Every ref that reads and leads to a session that is there, in the order of names."""
+        database, found = self._parts.refs, list[Ref]()
+        for name in database.names():
+            with suppress(Damaged, NoSession):
+                held = database.read(name)
+                if held is not None and held.birth == birth_of(self._fs, self._layout.session_dir(held.target.session)):
+                    found.append(Ref(name, held.target))
+        return found
 
     def move_ref(self, name: str, expected: RefTarget | None, to: RefTarget) -> bool:
         """Move a ref by compare-and-swap, durably; whether that changed anything."""

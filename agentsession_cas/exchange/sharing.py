@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from agentsession_cas.core.given import as_callback, as_list, as_path, require, require_text
 from agentsession_cas.core.refnames import check_ref_name
 from agentsession_cas.effects.host import Host
-from agentsession_cas.errors import AgentSessionError, BadInput, NoRemote, NoStore
+from agentsession_cas.errors import (
+    AgentSessionError,
+    BadInput,
+    NoEntry,
+    NoRemote,
+    NoSession,
+    NoStore,
+    RefMoved,
+    RefName,
+)
 from agentsession_cas.exchange.endpoint import Endpoint
 from agentsession_cas.exchange.local import LocalEndpoint
 from agentsession_cas.exchange.naming import Names
@@ -256,19 +265,30 @@ class Exchange(Names):
     def clone(
         cls, remote: str | Path, path: str | Path, *, host: Host | None = None, progress: Progress | None = None
     ) -> list[Fetched]:
-        """Make a store at ``path`` with every session of another, as mirrors; the other is its remote ``origin``.
+        """Make a store at ``path`` with every session of another, as mirrors, and every ref; its remote is ``origin``.
 
-        A clone that was cut goes on when it is asked for again. Raises StoreExists for a store that is no clone of that
-        one, NoStore, what :meth:`fetch` does.
+        A ref leads here to what it leads to there, its pin included; a dangling one is not taken. A clone that was cut
+        goes on when it is asked for again: what is new comes, and a ref moves if nobody moved it here. Raises
+        RemoteExists for a store that has another ``origin``, NoStore, what :meth:`fetch` does.
         """
         source = root_of(remote)
         cls.open(source, host=host).close()
         with_store = cls.open(path, create=True, host=host)
         try:
             with_store.add_remote("origin", source)
-            return with_store.fetch("origin", all=True, progress=progress)
+            fetched = with_store.fetch("origin", all=True, progress=progress)
+            with_store._fetch_refs("origin")
+            return fetched
         finally:
             with_store.close()
+
+    def _fetch_refs(self, remote: str) -> None:
+        """Move refs to where they are at a remote, from where they were last seen there; the others stay."""
+        with self._remote(remote) as (source, memory):
+            for name, target in source.refs():
+                with suppress(RefMoved, RefName, NoSession, NoEntry):
+                    self.update_ref(name, memory.ref(name), target, "cloned")
+                    memory.see_ref(name, target)
 
     # --- marks ---
 

@@ -89,7 +89,10 @@ class Thread:
         self._turns[require(turn, Turn, "a turn").id] = turn
 
     def set_control(self, turn_id: str, control: str) -> None:
-        """Set a turn's traversal control; nothing happens when there is no such turn."""
+        """Set a turn's traversal control; nothing happens when there is no such turn.
+
+        A word that is no :class:`TraversalControl` is kept as it is, and walked past as ``continue``.
+        """
         require(control, str, "control", "give a TraversalControl")
         if require(turn_id, str, "turn_id") in self._turns:
             self._turns[turn_id] = self._turns[turn_id].controlled(control)

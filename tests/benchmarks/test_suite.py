@@ -120,11 +120,24 @@ def test_effects_are_counted(tmp_path: Path) -> None:
     assert not any(effects.per(1).values())
 
 
-def test_plots_are_drawn_or_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WORKS = ("append", "open", "resume", "fork", "push", "fsck")
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    """Where matplotlib is installed; each is a picture, and not an empty one."""
+    pytest.importorskip("matplotlib").use("agg")
+    assert plot(tmp_path / "plots", Sessions(tmp_path), (20, 50)) == f"6 pictures in {tmp_path / 'plots'}"
+    for work in WORKS:
+        data = (tmp_path / "plots" / f"{work}.png").read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        assert len(data) > 10_000
+
+
+def test_plots_are_told_where_they_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     told = plot(tmp_path / "plots", Sessions(tmp_path), (50, 100)).splitlines()
     assert told[-1].startswith("no pictures: matplotlib is not installed")
-    for work in ("append", "open", "resume", "fork", "fsck"):
+    for work in WORKS:
         assert any(line.startswith(f"{work}, {OURS}: 50: ") for line in told)
 
 

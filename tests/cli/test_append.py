@@ -190,6 +190,8 @@ def test_fork_continues_from_an_entry(one: Commands) -> None:
     again = one("fork", "s-1", "HEAD", "--id", "s-1-fork")
     assert (again.code, again.error_code) == (4, "session_exists")
     assert one("fork", "s-1", "ROOT").code == 2
+    for verb in (("fork", "s-1", "HEAD"), ("continue", "s-1")):
+        assert one(*verb, "--id", "").error_code == "bad_input"
     made_up = one.ok("fork", "s-1", "HEAD").text.strip()
     assert _numbers(one, made_up) == [1, 2]
 

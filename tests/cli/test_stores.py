@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentsession_cas import Store
+from agentsession_cas.history import Batch, CasStore
 from tests.helpers.commands import Commands
 
 
@@ -135,3 +136,11 @@ def test_usage_errors_are_one_line_that_says_where_help_is(cli: Commands, argume
     ran = cli(*arguments)
     assert (ran.code, ran.error_code) == (2, "usage")
     assert "--help`" in ran.err
+
+
+def test_a_listing_names_conversations(held: Commands) -> None:
+    """By the ids that the history package knows them by."""
+    with Store.open(held.store) as store:
+        message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
+        CasStore(store).append(Batch("chat with Ada", "a-1", [message]))
+    assert held.ok("list").lines[-1].endswith("chat with Ada")

@@ -589,6 +589,29 @@ def test_clone(three: Three) -> None:
         Store.clone("/nowhere", "/clone2", host=a._host)
 
 
+def test_a_clone_has_the_refs(three: Three) -> None:
+    """With their pins; not those that dangle. Again, they move with what is there, but not from where they were put."""
+    a, _, _ = three
+    first, second = grow(a, "one", "1", "2")
+    for session in ("two", "gone"):
+        grow(a, session, "1")
+    for name, target in (("main", RefTarget("one")), ("pin", RefTarget("one", first)), ("gone", RefTarget("gone"))):
+        a.update_ref(name, None, target)
+    a.delete("gone")
+    Store.clone(A, "/clone", host=a._host)
+    with Store.open("/clone", host=a._host) as clone:
+        assert clone.list_refs() == [("main", RefTarget("one")), ("pin", RefTarget("one", first))]
+        assert clone.resolve_ref("main") == RefTarget("one")
+        clone.update_ref("main", RefTarget("one"), RefTarget("two"))
+        assert {each.reason for each in clone.ref_log("pin")} == {"cloned"}
+    a.update_ref("main", RefTarget("one"), RefTarget("one", second))
+    a.update_ref("pin", RefTarget("one", first), RefTarget("two"))
+    Store.clone(A, "/clone", host=a._host)
+    with Store.open("/clone", host=a._host) as clone:
+        assert clone.list_refs() == [("main", RefTarget("two")), ("pin", RefTarget("two"))]
+        sound(clone)
+
+
 def test_to_a_store_on_a_real_disk(tmp_path: Path) -> None:
     """From one in memory too, and by a path of either kind."""
     with Store.memory() as store, Store.open(tmp_path / "there", create=True) as there:
