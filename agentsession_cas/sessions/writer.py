@@ -22,7 +22,7 @@ from agentsession_cas.core.leaf import check_head_move
 from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock, OpenFile
-from agentsession_cas.effects.pace import Pace, Rest, no_rest
+from agentsession_cas.effects.pace import Pace, Rest, no_rest, turns_of
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
@@ -79,6 +79,7 @@ class Writer:
         self._pace = Pace(services.host.clock, self._release)
         self._process_id = services.host.process_id
         self._process = self._process_id()
+        self._turns = turns_of(self._process)
         self._elsewhere = HeldElsewhere(services)
         self._source = source
         self._groups = list(groups)
@@ -333,11 +334,11 @@ class Writer:
             self._thread.start()
 
     def _housekeep(self) -> None:
-        """What the checkpoint thread does: a checkpoint, and packs merged if they have become many."""
+        """What the checkpoint thread does, in its turn: a checkpoint, and packs merged if they have become many."""
         self._await_pause()
-        self.tidy(self._pace)
-        if self._may_go_on():
-            self._services.merge(self._may_go_on, thorough=True)
+        with self._turns.taken(self._release):
+            if self._tidied():
+                self._services.merge(self._may_go_on, thorough=True)
 
     def _await_pause(self) -> None:
         """Let a burst of appends pass: they would wait for the interpreter that a checkpoint holds."""
@@ -348,7 +349,12 @@ class Writer:
                 return
 
     def _may_go_on(self) -> bool:
-        """Asked between slices of a merge: takes what came meanwhile into a checkpoint; False once a release waits."""
+        """Asked between slices of a merge: others have their turn, and what came goes into a checkpoint."""
+        self._turns.give_way(self._release)
+        return self._tidied()
+
+    def _tidied(self) -> bool:
+        """Checkpoint if it is due; False once a release waits."""
         if self._journal.load >= CHECKPOINT_BYTES and not self._release.is_set():
             self.tidy(self._pace)
         return not self._release.is_set()
@@ -402,6 +408,7 @@ class Writer:
 
     def _settle_down(self) -> None:
         self._release.set()
+        self._turns.stir()
         if self._thread is not None:
             self._thread.join()
         if self._journal.load >= RELEASE_BYTES:
