@@ -1,401 +1,224 @@
 """The corruption sweep: every page of every file of a store, and every byte of the small ones, hurt one at a time.
 
-Each time fsck has to name the damage, or nothing may be lost; reads may give no wrong byte, nor fewer entries unsaid;
-the other sessions open; and a repair has to bring back everything that is still anywhere in the store, say what is
-lost, and leave a store that fsck finds sound but for that. What is still there is told from the bytes themselves,
-without the code that repairs.
+What is held against each damage is in ``tools.judging``. Every damage is looked at; of those of a file that all its
+readers answer alike (``tools.answers``) one is judged, and some of the others (``--again``). It is judged in a copy of
+the store that has the sessions it can reach and one more; a damage that can reach them all, and some of the others
+(``--whole``), among all sessions.
 
-    python -m tools.corruption STORE_DIRECTORY [--sessions 50] [--stride 1] [--only PART]
+    python -m tools.corruption [--sessions 50] [--stride 1] [--only PART] [--jobs 2]
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from agentsession_cas import Store, entry
-from agentsession_cas.core.entry import Draft
-from agentsession_cas.core.framing import Record, decode_records, scan_journal
+from agentsession_cas import Store
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.errors import AgentSessionError
-from agentsession_cas.maintenance.findings import FsckReport
-from agentsession_cas.maintenance.repair_report import RepairReport
+from tools.answers import Answers, answer_of_file
+from tools.damages import Damage, damages, fill
+from tools.judging import Fault, Sweep, is_loose, loose_name, raw
 
-__all__ = ["Damage", "Fault", "Sweep", "damages", "fill", "main"]
+__all__ = ["Parts", "Tally", "cases", "main", "sweep"]
 
-PAGE: Final = 4096
-UNREAD: Final = frozenset({"config.toml", "locks/store", "locks/repack"})
-"""Files whose bytes say nothing of sessions."""
+_BLOB: Final = re.compile(rb"sidecar:sha256:([0-9a-f]{64})")
 
 
-class Fault(AssertionError):
-    """The store lost something unsaid, or a repair left something that was there."""
+class Parts:
+    """Copies of a store, each with the sessions that a damage can reach and one more: where it is judged."""
 
+    def __init__(self, whole: Sweep, directory: Path) -> None:
+        self._whole = whole
+        self._directory = directory
+        self._made: tuple[frozenset[str], Sweep] = (frozenset(), whole)
+        with Store.open(whole.root, read_only=True) as store:
+            self._above = {name: store.read(name).header.parent_session for name in store.session_ids()}
+            self._needs = {name: _needs(store, name) for name in store.session_ids()}
 
-# --- a store with everything in it -----------------------------------------------------------------------------------
+    def of(self, path: str) -> Sweep:
+        """The store to judge a damage of a file in."""
+        kind, _, rest = path.partition("/")
+        if kind == "sessions":
+            name = rest.partition("/")[0]
+            wanted = {name, *(other for other, above in self._above.items() if above == name), self._above[name]}
+        elif is_loose(path):
+            wanted = {name for name, needs in self._needs.items() if loose_name(path) in needs}
+        else:
+            return self._whole
+        wanted &= self._above.keys()
+        wanted.add(next((name for name in sorted(self._above) if name not in wanted), ""))
+        names = frozenset(wanted - {""})
+        if names != self._made[0]:
+            self._made = names, self._make(names)
+        return self._made[1]
 
-
-def fill(root: Path, sessions: int = 50, seed: int = 1) -> None:
-    """Make a store of so many sessions of every kind, all released."""
-    chance = Random(seed)
-    with Store.open(root, create=True, background=False) as store:
-        made: list[str] = []
-        for number in range(sessions):
-            made.append(_make(store, f"s{number:03}", made, chance, number))
-            if number == sessions // 2:
-                store.repack()
-
-
-def _make(store: Store, name: str, made: list[str], chance: Random, number: int) -> str:
-    kind = number % 6
-    if kind == 5 and made:
-        origin = chance.choice(made)
-        entries = [each for each in store.read(origin) if each.type != "label"]
-        base = chance.choice(entries).id
-        with store.fork(origin, base, id=name) as session:
-            session.append_batch(_talk(name, 4, chance))
-        return name
-    with store.create(id=name, cwd=f"/work/{name}", media="sidecar" if kind == 4 else "inline") as session:
-        session.append_batch(_talk(name, 6, chance))
-        if kind in (1, 2):
-            session.append_batch(_talk(name, 40 if kind == 1 else 5, chance))
-            session.checkpoint()
-        if kind == 4:
-            image = {"type": "input_image", "detail": "auto", "image_url": f"sidecar:{_blob(store, name)}"}
-            session.append(entry.user([image]))
-        ids = [session.append(draft).id for draft in _talk(name, chance.randrange(2, 8), chance)]
-        if kind == 3:
-            first = ids[0]
-            session.set_head(ids[-1], first)
-            session.append_batch(_talk(name, 3, chance))
-            session.append(Draft("label", {"label": "leaf", "target": first}))
-            session.append(Draft("odd:note", {"text": name}))
-            session.append(entry.user("long " * 9000))
-    return name
-
-
-def _blob(store: Store, name: str) -> str:
-    return store.put_blob(name.encode() * 400)
-
-
-def _talk(name: str, count: int, chance: Random) -> list[Draft]:
-    words = [f"{name} says {chance.randrange(10**9)} " * chance.randrange(1, 30) for _ in range(count)]
-    return [entry.user(text) if at % 2 else entry.assistant(text) for at, text in enumerate(words)]
-
-
-# --- damages ---------------------------------------------------------------------------------------------------------
-
-
-class Damage(NamedTuple):
-    """One way to hurt one file: its path below the root, what was done, and its bytes afterwards."""
-
-    path: str
-    what: str
-    data: bytes
-
-
-def damages(path: str, data: bytes, chance: Random) -> Iterator[Damage]:
-    """Every damage of a file: byte by byte when it is small, else page by page."""
-    step = 1 if len(data) <= PAGE else PAGE
-    for at in range(0, len(data), step):
-        end = min(at + step, len(data))
-        hurt = at + chance.randrange(end - at)
-        bit = 1 << chance.randrange(8)
-        kinds = {
-            "flipped": data[:hurt] + bytes([data[hurt] ^ bit]) + data[hurt + 1 :],
-            "zeroed": data[:at] + bytes(end - at) + data[end:],
-            "cut": data[:at],
-            "doubled": data[:end] + data[at:],
-            "copied": data[:end] + data[at:end] + data[2 * end - at :],
-        }
-        for what, changed in kinds.items():
-            if changed != data:
-                yield Damage(path, f"{what} at {at}", changed)
-
-
-# --- judging ---------------------------------------------------------------------------------------------------------
-
-Truth = dict[str, tuple[str, dict[str, bytes], dict[str, str]]]
-"""Of each session: its head, its lines by id, and the parent of each own entry."""
-
-_Named = tuple[Space, bytes]
-
-
-class Sweep:
-    """A store, its bytes and its truth; judges damages one at a time in its place."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.files = _bytes_of(root)
-        with Store.open(root, read_only=True) as store:
-            self.truth = {name: _read(store, name) for name in store.session_ids()}
-            self.packed = _blocks(store)
-            self.named = {(place.space, place.digest) for place in store.objects.iterate()}
-        self.told: Counter[str] = Counter()
-
-    def cases(self, stride: int = 1, seed: int = 1, only: str = "") -> Iterator[Damage]:
-        """Every ``stride``-th damage of the files whose path has ``only`` in it."""
-        chance = Random(seed)
-        number = 0
-        for path, data in sorted(self.files.items()):
-            for damage in damages(path, data, chance) if only in path else ():
-                number += 1
-                if number % stride == 0:
-                    yield damage
-
-    def judge(self, damage: Damage) -> None:
-        """Hurt the store, look, repair, look again, and put everything back. Raises Fault."""
-        (self.root / damage.path).write_bytes(damage.data)
-        where = f"{damage.path} {damage.what}"
-        try:
-            try:
-                store = Store.open(self.root, background=False)
-            except AgentSessionError as error:
-                self.told[error.code] += 1
-                if damage.path != "store.json":
-                    raise Fault(f"{where}: the store does not open: {error}") from error
-                return
-            with store:
-                found = self._look(store, where)
-                self._repair(store, damage, found, where)
-        finally:
-            self._restore()
-
-    def _look(self, store: Store, where: str) -> FsckReport:
-        report = store.fsck()
-        fast = store.fsck(fast=True)
-        if fast.findings and not report.findings:
-            raise Fault(f"{where}: a fast check tells of {fast.findings}, a full one of nothing")
-        self.told.update({each.code for each in report.findings} or {"nothing"})
-        hurt = {each.session for each in report.findings}
-        for name, (head, lines, _) in self.truth.items():
-            try:
-                got = _read(store, name)
-            except AgentSessionError as error:
-                if not report.findings:
-                    raise Fault(f"{where}: {name} does not read, and fsck says nothing: {error}") from error
-                continue
-            if any(lines.get(key) != line for key, line in got[1].items()):
-                raise Fault(f"{where}: {name} reads otherwise")
-            if name not in hurt and (got[0], got[1]) != (head, lines):
-                raise Fault(f"{where}: {name} reads less, and fsck says nothing of it")
-        return report
-
-    def _repair(self, store: Store, damage: Damage, found: FsckReport, where: str) -> None:
-        directory = damage.path.split("/")[1] if damage.path.startswith("sessions/") else ""
-        for name in self.truth:
-            if name != directory:
-                try:
-                    store.open_session(name).close()
-                except AgentSessionError as error:
-                    if directory:
-                        raise Fault(f"{where}: {name} does not open: {error}") from error
-        said = store.repair(dry_run=True).to_json()
-        report = store.repair()
-        if _comparable(said) != _comparable(report.to_json()):
-            raise Fault(f"{where}: dry run: {said}; done: {report.to_json()}")
-        if any(each.severity == "error" for each in found.findings) and not report.changed and report.whole:
-            raise Fault(f"{where}: fsck found {found.findings}, and a repair nothing")
-        self._look_again(store, damage, report, where)
-
-    def _look_again(self, store: Store, damage: Damage, report: RepairReport, where: str) -> None:
-        missing = {name for each in report.sessions for name in each.missing}
-        after = store.fsck()
-        for each in after.findings:
-            is_told = each.code == "missing_piece" or (each.code.startswith("missing_") and each.object in missing)
-            if each.severity == "error" and not is_told and each.code != "corrupt_dictionary":
-                raise Fault(f"{where}: after a repair fsck finds {each}")
-        if store.repair().changed:
-            raise Fault(f"{where}: a second repair changes something")
-        there = self._still_there(damage)
-        for space, digest in there:
-            try:
-                store.objects.get(space, digest)
-            except AgentSessionError as error:
-                if not self._in_journal(digest):
-                    raise Fault(f"{where}: {space.name} {digest.hex()} was there and is not: {error}") from error
-        of = {each.session: each for each in report.sessions}
-        for name, (head, lines, parents) in self.truth.items():
-            try:
-                got_head, got, _ = _read(store, name, missing)
-            except AgentSessionError as error:
-                raise Fault(f"{where}: {name} does not read after a repair: {error}") from error
-            if any(lines.get(key) != line for key, line in got.items() if line):
-                raise Fault(f"{where}: {name} reads otherwise after a repair")
-            whole = _hanging(parents, {key for key in parents if (Space.ENTRIES, _raw(key)) in there}, lines)
-            if whole - got.keys():
-                raise Fault(f"{where}: {name} lacks {len(whole - got.keys())} entries that were there")
-            told = of[name]
-            lost = lines.keys() - got.keys()
-            if len(lost & parents.keys()) > told.lost_rows + len(told.orphans):
-                raise Fault(f"{where}: {name} lost {len(lost)} entries, and the report says {told.to_json()}")
-            if not lost and got_head != head:
-                raise Fault(f"{where}: {name} has another head")
-            store.open_session(name).close()
-
-    # --- what is still there, by the bytes ---
-
-    def _still_there(self, damage: Damage) -> set[_Named]:
-        """Every object whose bytes, and a name for them, are still somewhere."""
-        there = set(self.named)
-        own = self.files[damage.path]
-        others = [blocks for path, blocks in self.packed.items() if path != damage.path]
-        elsewhere = {each for blocks in others for _, named in blocks for each in named}
-        if damage.path.endswith(".pack"):
-            elsewhere |= {_loose(path) for path in self.files if _is_loose(path)}
-            for (start, end), named in self.packed[damage.path]:
-                if damage.data[start:end] != own[start:end]:
-                    there -= named - elsewhere
-        elif _is_loose(damage.path):
-            there -= {_loose(damage.path)} - elsewhere
-        for path, data in self.files.items():
-            if path.endswith("/journal"):
-                now = damage.data if path == damage.path else data
-                there |= _in_frames(data, now)
-        return there
-
-    def _in_journal(self, digest: bytes) -> bool:
-        for path in (self.root / "sessions").glob("*/journal"):
-            for record in _records(path.read_bytes()):
-                if digest in (record.row[:32], record.row[32:64]):
-                    return True
-        return False
-
-    def _restore(self) -> None:
-        there = _bytes_of(self.root)
-        for path, data in self.files.items():
-            if there.pop(path, None) != data:
-                target = self.root / path
+    def _make(self, names: frozenset[str]) -> Sweep:
+        """The files of these sessions as they are, loose objects as they are, the others in a pack of their own."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        Store.open(self._directory, create=True).close()
+        needs = {named for name in names for named in self._needs[name]}
+        for path, data in self._whole.files.items():
+            home = path.split("/")
+            if home[0] == "store.json" or (home[0] == "sessions" and home[1] in names) or self._is_own(path, needs):
+                target = self._directory / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
-        for path in there:
-            (self.root / path).unlink()
-        for kept in sorted(self.root.rglob("damaged"), reverse=True):
-            for inside in (*sorted(kept.rglob("*"), reverse=True), kept):
-                inside.rmdir()
+        packed = sorted(needs - {loose_name(path) for path in self._whole.files if is_loose(path)})
+        with Store.open(self._whole.root, read_only=True) as whole, Store.open(self._directory) as store:
+            objects = [(space, digest, whole.objects.get(space, digest)) for space, digest in packed]
+            store.objects.publish(objects, loose_below=1)
+        made = Sweep(self._directory)
+        if made.truth != {name: self._whole.truth[name] for name in names}:
+            raise Fault(f"a part of the store reads otherwise: {sorted(names)}")
+        return made
+
+    def _is_own(self, path: str, needs: set[tuple[Space, bytes]]) -> bool:
+        return is_loose(path) and loose_name(path) in needs
 
 
-def _bytes_of(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
-def _comparable(report: dict[str, Any]) -> object:
-    """A report without what a dry run cannot know: where things were put, and what other repairs made of them."""
-    sessions = [{**each, "replaced": "", "objects": 0} for each in report["sessions"]]
-    return sessions, [report["objects"][kind] for kind in ("indexes", "packs", "loose")]
-
-
-def _read(store: Store, name: str, missing: Iterable[str] = ()) -> tuple[str, dict[str, bytes], dict[str, str]]:
-    found = store.read(name)
-    source = found.source
-    lines: dict[str, bytes] = {}
-    parents: dict[str, str] = {}
+def _needs(store: Store, name: str) -> set[tuple[Space, bytes]]:
+    """Every object of the store that a session needs."""
+    source = store.read(name).source
+    found: set[tuple[Space, bytes]] = set()
     for at in range(len(source)):
-        entry_id = source.entry_id(at)
-        if at >= source.base_count:
-            above = source.parent(at)
-            parents[entry_id] = source.entry_id(above) if above >= 0 else ""
-        try:
-            lines[entry_id] = source.entry(at).line
-        except AgentSessionError:
-            if not missing:
-                raise
-            lines[entry_id] = b""
-    head = found.leaf
+        each = source.entry(at)
+        found |= {(Space.ENTRIES, raw(each.id)), (Space.CONTENTS, raw(each.content_hash))}
+        found |= {(Space.MEDIA, bytes.fromhex(blob.decode())) for blob in _BLOB.findall(each.line)}
     source.close()  # type: ignore[attr-defined]
-    return head, lines, parents
+    return {(space, digest) for space, digest in found if store.objects.holds(space, digest)}
 
 
-def _hanging(parents: dict[str, str], there: set[str], lines: dict[str, bytes]) -> set[str]:
-    """The own entries that are there and whose whole path is."""
-    held: set[str] = set()
-    for key, parent in parents.items():  # a parent comes before its children
-        if key in there and (parent not in parents or parent in held):
-            held.add(key)
-    return held & lines.keys()
+class Options(NamedTuple):
+    """Every ``stride``-th damage, drawn from ``seed``; how often one is judged again, and among all sessions."""
+
+    stride: int = 1
+    seed: int = 1
+    again: int = 200
+    whole: int = 300
 
 
-def _raw(name: str) -> bytes:
-    return bytes.fromhex(name.removeprefix("sha256:"))
+Asker = Callable[[bytes], Hashable | None]
+"""Gives what the readers of a file make of its bytes; None is like nothing else."""
 
 
-def _is_loose(path: str) -> bool:
-    return path.startswith("objects/") and path.split("/")[1] not in ("pack", "dict")
+class Tally(NamedTuple):
+    """What came of many damages."""
+
+    seen: int
+    judged: int
+    told: Counter[str]
+    faults: list[str]
 
 
-def _loose(path: str) -> _Named:
-    _, space, fan, rest = path.split("/")
-    return Space[space.upper()], bytes.fromhex(fan + rest)
+def cases(files: dict[str, bytes], paths: Iterable[str], options: Options) -> Iterator[Damage]:
+    """Every ``stride``-th damage of some files."""
+    number = 0
+    for path in paths:
+        for damage in damages(path, files[path], Random(f"{options.seed} {path}")):
+            number += 1
+            if number % options.stride == 0:
+                yield damage
 
 
-def _blocks(store: Store) -> dict[str, list[tuple[tuple[int, int], set[_Named]]]]:
-    """Of every pack the place of each block and what it holds; envelopes need the block before them."""
-    found: dict[str, list[tuple[tuple[int, int], set[_Named]]]] = {}
-    for pack in store.objects.packs():
-        blocks = []
-        with pack.open() as file:
-            before = 0
-            for number in range(file.table.blocks):
-                ref = file.table.block(number)
-                start = before if ref.space is Space.ENTRIES else ref.offset
-                named = {(ref.space, digest) for digest in file.digests(number)}
-                blocks.append(((start, ref.offset + ref.size), named))
-                before = ref.offset
-        found[pack.path.removeprefix(store.root + "/")] = blocks
-    return found
+def sweep(root: Path, paths: Sequence[str], options: Options) -> Tally:
+    """Look at the damages of some files of a store, which are hurt and put back."""
+    whole = Sweep(root)
+    tally = Tally(0, 0, Counter(), [])
+    with tempfile.TemporaryDirectory(prefix="parts-", dir=root.parent) as directory:
+        parts = Parts(whole, Path(directory) / "store")
+        known: set[Hashable] = set()
+        path = ""
+        ask: Asker = _never
+        for damage in cases(whole.files, paths, options):
+            if damage.path != path:
+                path, known = damage.path, set()
+                ask = _asker(whole, path, Path(directory) / "asked")
+            tally = tally._replace(seen=tally.seen + 1)
+            answer = ask(damage.data)
+            if answer is not None and answer in known and tally.seen % options.again:
+                continue
+            known.add(answer)
+            tally = tally._replace(judged=tally.judged + 1)
+            place = whole if tally.judged % options.whole == 0 else parts.of(path)
+            before = Counter(place.told)
+            try:
+                place.judge(damage)
+            except Fault as fault:
+                tally.faults.append(str(fault))
+                print(f"FAULT {fault}", flush=True)
+            tally.told.update(place.told - before)
+            if tally.judged % 500 == 0:
+                print(f"{path}: {tally.seen} seen, {tally.judged} judged", file=sys.stderr, flush=True)
+    return tally
 
 
-def _records(data: bytes) -> list[Record]:
-    try:
-        frames = scan_journal(data).frames
-        return [each for frame in frames for each in decode_records(data[frame.payload_at : frame.end], frame.rows)]
-    except AgentSessionError:
-        return []
+def _never(data: bytes) -> Hashable | None:  # noqa: ARG001
+    """Nobody answers."""
+    return None
 
 
-def _in_frames(pristine: bytes, now: bytes) -> set[_Named]:
-    """The objects of a journal's records that lie whole in its bytes as they are now."""
-    found: set[_Named] = set()
-    for record in _records(pristine):
-        if not record.envelope:
-            continue
-        if record.row + b"\xc4" in now and record.envelope in now:
-            found.add((Space.ENTRIES, record.row[:32]))
-            if record.content in now:
-                found.add((Space.CONTENTS, record.row[32:64]))
-    return found
+def _asker(whole: Sweep, path: str, directory: Path) -> Asker:
+    """Who answers for the bytes of a file."""
+    name = path.rpartition("/")[2]
+    if not path.startswith("sessions/") or name in ("header", "HEAD"):
+        return lambda data: answer_of_file(path, data, whole.files[path])
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree((whole.root / path).parent, directory)
+    answers = Answers(directory)
+    return lambda data: answers.of(name, data)
+
+
+def _job(root: str, number: int, paths: Sequence[str], options: Options) -> Tally:
+    """One process: at a copy of the store."""
+    copied = Path(f"{root}-{number}") / "store"
+    shutil.copytree(root, copied)
+    return sweep(copied, paths, options)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the sweep; prints what fsck said how often, and every fault."""
+    """Run the sweep; prints every fault, how many damages were seen and judged, and what fsck said how often."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=50)
-    parser.add_argument("--stride", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args(arguments)
-    faults = 0
+    parser.add_argument("--only", default="", help="files whose path has this in it")
+    parser.add_argument("--jobs", type=int, default=2)
+    for name, default in Options._field_defaults.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    given = parser.parse_args(arguments)
+    options = Options(given.stride, given.seed, given.again, given.whole)
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="corruption-") as directory:
         root = Path(directory) / "store"
-        fill(root, options.sessions, options.seed)
-        sweep = Sweep(root)
-        for number, damage in enumerate(sweep.cases(options.stride, options.seed, options.only), 1):
-            try:
-                sweep.judge(damage)
-            except Fault as fault:
-                faults += 1
-                print(f"FAULT {fault}", flush=True)
-            if number % 500 == 0:
-                print(f"{number} damages, {faults} faults", file=sys.stderr, flush=True)
-    print(dict(sweep.told.most_common()))
+        fill(root, given.sessions, options.seed)
+        paths = [path for path in sorted(Sweep(root).files) if given.only in path]
+        shares = [_together(paths, number, given.jobs) for number in range(given.jobs)]
+        with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+            doing = [pool.submit(_job, str(root), number, share, options) for number, share in enumerate(shares)]
+            tallies = [each.result() for each in doing]
+    told = sum((each.told for each in tallies), Counter[str]())
+    faults = sum(len(each.faults) for each in tallies)
+    print(f"{given.sessions} sessions, {len(paths)} files: {sum(each.seen for each in tallies)} damages,", end=" ")
+    print(f"{sum(each.judged for each in tallies)} judged, in {time.monotonic() - begun:.0f} s")
+    print(dict(told.most_common()))
     print(f"{faults} faults")
     return 1 if faults else 0
+
+
+def _together(paths: Sequence[str], number: int, jobs: int) -> list[str]:
+    """One job's share: files of one directory stay together."""
+    homes = sorted({path.rpartition("/")[0] for path in paths})
+    own = set(homes[number::jobs])
+    return [path for path in paths if path.rpartition("/")[0] in own]
 
 
 if __name__ == "__main__":

@@ -67,6 +67,19 @@ class Evidence:
         """The numbers of the rows that are not believed."""
         return [number for number, row in enumerate(self.rows) if row is None]
 
+    @property
+    def is_witnessed(self) -> bool:
+        """Whether HEAD may speak of this generation of the journal."""
+        known = self.generation or self.guess
+        return self.hint is not None and (known is None or known.salt == self.hint.salt)
+
+    @property
+    def last_head(self) -> bytes | None:
+        """The raw digest of the head that HEAD saw behind the last row; None unless that row is lost."""
+        if self.hint is None or not self.is_witnessed or not self.rows or self.rows[-1] is not None:
+            return None
+        return self.hint.entry if self.hint.committed == len(self.rows) else None
+
 
 def read_quietly(fs: Fs, path: str, unreadable: list[str]) -> bytes:
     """The bytes of a file, b"" when there is none; one the system refuses to read is noted, and read as empty."""

@@ -77,8 +77,11 @@ class NewRows:
     _positions: list[int] = field(default_factory=list)
     _above: dict[str, int] = field(default_factory=dict)
 
-    def make(self, items: list[Found], lost: int) -> None:
-        """Make the rows of ``items``, and one that says how many are lost if any are."""
+    def make(self, items: list[Found], lost: int, head: bytes | None = None) -> None:
+        """Make the rows of ``items``, and one that says how many are lost if any are.
+
+        ``head`` is the raw digest of the head behind them all, zeros at the universal root, None where only they tell.
+        """
         for at, entry_id in enumerate(self.prefix.ids):
             self._tree.add(at - 1)
             self._above[entry_id] = at
@@ -96,6 +99,9 @@ class NewRows:
                 elif found.row is not None:
                     self._special(found.row)
         self.orphans += (found.digest for waiting in self._waiting.values() for found in waiting)
+        wanted = self._ref_to(head) if head is not None else None
+        if wanted is not None and wanted != self.head and self._may_rest(wanted):
+            self._put(RowCode.HEAD, 0, wanted)
         lost += len(self.orphans)
         if lost:
             self._put(RowCode.LOSS, LOST_ROWS, self.head, lost)
@@ -125,6 +131,14 @@ class NewRows:
             return REF_ROOT
         number = self._numbers.get(parent, -1)
         return ref_to(number) if number >= 0 else REF_BASE
+
+    def _ref_to(self, head: bytes) -> int | None:
+        if head == NO_DIGEST:
+            return REF_ROOT
+        if self.prefix.ids and hash_of(head) == self.prefix.ids[-1]:
+            return REF_BASE
+        number = self._numbers.get(head, -1)
+        return ref_to(number) if number >= 0 else None
 
     def _map(self, ref: int) -> int | None:
         """Where an old reference leads now; None when that row is gone, or comes later."""

@@ -112,11 +112,11 @@ class _Repair:
         if sound:
             report.kept = sum(bool(found.digest) for found in search.items)
         else:
-            made.make(search.items, max(0, len(evidence.lost) - search.recovered - search.specials))
+            report.lost_rows = max(0, len(evidence.lost) - search.recovered - search.specials)
+            made.make(search.items, report.lost_rows, evidence.last_head)
             made.orphans += search.unhung
             report.kept = sum(row.code < RowCode.HEAD for row in made.rows)
             report.recovered = search.recovered
-            report.lost_rows = max(0, len(evidence.lost) - search.recovered - search.specials)
             report.orphans = [hash_of(digest) for digest in made.orphans]
         report.objects = len(put)
         report.changed = bool(put or headed.how or not sound)
@@ -192,9 +192,8 @@ class _Repair:
 
     def _named(self, header: Header) -> Iterator[bytes]:
         """Entries that HEAD and the bases of forks say the session holds."""
-        evidence, hint = self._evidence, self._evidence.hint
-        known = evidence.generation or evidence.guess
-        if hint is not None and (known is None or known.salt == hint.salt) and row_of_ref(hint.head) >= 0:
+        hint = self._evidence.hint
+        if hint is not None and self._evidence.is_witnessed and row_of_ref(hint.head) >= 0:
             yield hint.entry
         for other in self._pool.headers():
             if other.base and other.parent_session == header.id and other.id != header.id:

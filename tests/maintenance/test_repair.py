@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas import Store, entry
-from agentsession_cas.core.framing import FRAMES_OFFSET
+from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.framing import FRAMES_OFFSET, decode_head, encode_head
 from agentsession_cas.core.header import Harness, Header, new_header
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, seal_row
+from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, ref_to, seal_row
 from agentsession_cas.errors import AgentSessionError, Closed, NoSession, ReadOnly, SessionLocked, StoreLocked
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.repair_header import mended_header, pieces_of
@@ -214,6 +215,42 @@ def test_heads_and_marks_survive(tmp_path: Path) -> None:
         with store.open_session("mirror") as session:
             assert session.is_mirror
         assert store.fsck().ok
+
+
+def test_a_head_that_only_lost_rows_told_is_where_HEAD_saw_it(tmp_path: Path) -> None:  # noqa: N802
+    """The rows of a branch are all lost: its entries come back by their ids, and the head is not the last of them."""
+    with Store.open(tmp_path / "store", create=True, background=False) as store:
+        with store.create(id="s") as session:
+            ids = [session.append(entry.user(f"{n}")).id for n in range(12)]
+            session.set_head(ids[-1], ids[4])
+            session.append(entry.user("a branch"))
+            session.append(Draft("label", {"label": "leaf", "target": ids[2]}))
+        store.repack()
+        before = store.read("s")
+        log = next((tmp_path / "store" / "sessions" / "s").glob("log-*.packed"))
+        zero(log, 0, log.stat().st_size)
+        assert of(store.repair("s"), "s").lost_rows == 1  # that of the first head move
+        found = store.read("s")
+        assert (found.leaf, [each.line for each in found]) == (ids[2], [each.line for each in before])
+        assert [each.code for each in store.fsck().findings] == ["lost_rows"]
+        assert not store.repair().changed
+
+
+def test_a_HEAD_of_fewer_rows_says_nothing_of_the_last(tmp_path: Path) -> None:  # noqa: N802
+    """It saw a head before rows that no sync had named yet; the head then is not the head now."""
+    ids = straight(tmp_path / "store")
+    with Store.open(tmp_path / "store", background=False) as store:
+        store.open_session("s").close()
+    directory = tmp_path / "store" / "sessions" / "s"
+    said = decode_head((directory / "HEAD").read_bytes())
+    assert said is not None
+    early = said._replace(committed=5, head=ref_to(4), entry=digest_of(ids[4]))
+    (directory / "HEAD").write_bytes(encode_head(early))
+    flip(directory / "journal", FRAMES_OFFSET + BLOCK_SIZE + 5)
+    with Store.open(tmp_path / "store", background=False) as store:
+        store.repair("s")
+        kept = store.read("s")
+        assert kept.leaf == list(kept)[-1].id != ids[4]
 
 
 # --- journals --------------------------------------------------------------------------------------------------------
