@@ -35,7 +35,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from itertools import accumulate
+from hashlib import sha256
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.envelopes import decode_envelopes
@@ -303,6 +304,9 @@ class Table:
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
+_NO_BYTES: Final = memoryview(b"")
+
+
 class Block:
     """A block's objects in memory. ``size`` is what it weighs in a cache, in bytes."""
 
@@ -329,6 +333,20 @@ class Block:
         at = number - self.first
         data = self._data[self._ends[at] : self._ends[at + 1]]
         return decode_skeleton(data) if at in self._split else data
+
+    def view(self, number: int) -> memoryview:
+        """The bytes at that number in the pack, as they lie, where they lie; none for a number of another block."""
+        at = number - self.first
+        return memoryview(self._data)[self._ends[at] : self._ends[at + 1]] if 0 <= at < len(self) else _NO_BYTES
+
+    def by_digest(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """The whole objects by the digests of their bytes; the numbers of skeletons by the digests these note."""
+        data, ends, split = self._data, self._ends, self._split
+        objects = [data[start:end] for start, end in pairwise(ends)]
+        noted = {objects[at][:32]: self.first + at for at in split if at < len(objects)}
+        if split:
+            objects = [each for at, each in enumerate(objects) if at not in split]
+        return {sha256(each).digest(): each for each in objects}, noted
 
     def skeletons(self) -> list[Skeleton]:
         """The objects of the block that are skeletons. Raises Corrupt."""

@@ -176,17 +176,16 @@ class Index:
         if self.table.objects != objects:
             raise Corrupt("an idx of more or fewer objects than its table has")
 
-    def places(self, space: int, digest: bytes) -> list[tuple[int, int]]:
-        """Block and number of every object of a space that has the digest's key: one at most, but by chance.
+    def places(self, space: int, key: int) -> list[tuple[int, int]]:
+        """Block and number of every object of a space that has that key: one at most, but by chance.
 
         Raises Corrupt on a damaged row.
         """
-        key = key_of(digest)
-        heads, tail, high = self._heads, key & 0xFFFF, self._end_of(key)
         found: list[tuple[int, int]] = []
-        at = self._first(key)
-        while at < high and heads[at] == key >> 16:
-            if self._tails[at] == tail:
+        heads, head = self._heads, key >> 16
+        at, high = self._first(head), self.objects
+        while at < high and heads[at] == head:
+            if self._tails[at] == key & 0xFFFF:
                 number = self._lows[at] | self._highs[at] << 16
                 block = self.table.block_of(number)
                 if self.table.space_of(block) == space:
@@ -197,15 +196,10 @@ class Index:
     def among(self, keys: Iterable[int]) -> list[int]:
         """Those of ``keys`` whose first 32 bits some object has. Raises Corrupt on a damaged row."""
         heads, count = self._heads, self.objects
-        return [key for key in keys if (at := self._first(key)) < count and heads[at] == key >> 16]
+        return [key for key in keys if (at := self._first(key >> 16)) < count and heads[at] == key >> 16]
 
-    def _end_of(self, key: int) -> int:
-        end: int = self._ends[(key >> 16 >> self._shift) + 1]
-        return end
-
-    def _first(self, key: int) -> int:
-        """The first row not below a key's first 32 bits, its bucket tested."""
-        head = key >> 16
+    def _first(self, head: int) -> int:
+        """The first row not below the first 32 bits of a key, its bucket tested."""
         bucket = head >> self._shift
         if not self._tested[bucket]:
             self._test(bucket)

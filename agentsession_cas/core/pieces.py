@@ -144,17 +144,18 @@ def pieces_in(skeleton: Skeleton, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield cut.digest, data[cut.offset : cut.offset + cut.length]
 
 
-def join(skeleton: Skeleton, piece: Callable[[bytes], bytes]) -> bytes:
-    """The body put together, its hash untested. ``piece`` gives the bytes of a raw digest; what it raises passes.
+def join(skeleton: Skeleton, piece: Callable[[Cut], bytes | memoryview]) -> bytes:
+    """The body put together, its hash untested. ``piece`` gives the bytes that a cut names; what it raises passes.
 
     Raises Corrupt when a piece has another length than it should.
     """
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     done = before = 0
-    for offset, length, digest in skeleton.cuts:
+    for cut in skeleton.cuts:
+        offset, length, _ = cut
         kept = done + offset - before
         parts.append(skeleton.rest[done:kept])
-        found = piece(digest)
+        found = piece(cut)
         if len(found) != length:
             raise Corrupt(f"a piece of {len(found)} bytes where one of {length} belongs")
         parts.append(found)

@@ -60,8 +60,7 @@ class DeadInPack:
         """Objects with these marks live; whether one of them was called dead."""
         index, spared = self.pack.tested_index(), False
         for mark in marks:
-            key = mark >> 2
-            for _, number in index.places(mark & 3, key.to_bytes(6, "big")):
+            for _, number in index.places(mark & 3, mark >> 2):
                 spared = spared or bool(self.dead[number])
                 self.dead[number] = 0
         return spared

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.packformat import PACKED_MAX, Grade, Space
+from agentsession_cas.core.packindex import key_of
 from agentsession_cas.core.pieces import Skeleton, Stored, digest_of_stored, encoded_size
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
@@ -71,11 +72,12 @@ class Archiver:
 
     def _take(self, space: Space, digest: bytes) -> None:
         """Add an object unless it is there, by its key: should that mislead, what the order left out is looked at."""
-        if any(pack.places(space, digest) for pack in self._archives):
+        key = key_of(digest)
+        if any(pack.places(space, key) for pack in self._archives):
             return
         for pack in self._old:
             done = self._done[pack.stem]
-            places = pack.places(space, digest)
+            places = pack.places(space, key)
             if any(done[number] for _, number in places):
                 return
             if not places:

@@ -108,7 +108,7 @@ class _Bodies:
         if bad:
             return
         try:
-            found = hashlib.sha256(join(skeleton, self._piece))
+            found = hashlib.sha256(join(skeleton, lambda cut: self._piece(cut.digest)))
         except Corrupt as error:
             what = error.what
         except (NoObject, DiskError):

@@ -18,13 +18,14 @@ from typing import NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.packindex import keys_of
-from agentsession_cas.core.pieces import Named, Skeleton, Stored, join, names_in
+from agentsession_cas.core.pieces import Cut, Named, Skeleton, Stored, join, names_in
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.check import Finding, check_objects
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
+from agentsession_cas.objects.inorder import InOrder
 from agentsession_cas.objects.loose import Copy, Loose
 from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache
 from agentsession_cas.objects.packs import Pack, Packs
@@ -104,6 +105,18 @@ class ObjectDatabase:
         if errors:
             raise errors[0]
         raise NoObject(f"no {space.name.lower()} object sha256:{digest.hex()}", where=self._dir)
+
+    def in_order(self, space: Space) -> InOrder:
+        """A reader for many objects of a space, quick where they are asked for about in the order they were stored.
+
+        Its ``get`` is :meth:`get`: every object is hashed, and the same errors come.
+        """
+        self._use()
+        return InOrder(self._packs, space, self._use, self.get, self._glimpse)
+
+    def get_many(self, space: Space, digests: Iterable[bytes]) -> Iterator[bytes]:
+        """The bytes of many objects, in the order of ``digests``: as :meth:`get` gives each, when it is its turn."""
+        return map(self.in_order(space).get, digests)
 
     def holds(self, space: Space, digest: bytes) -> bool:
         """Whether a good copy is there, which means read and hashed. Raises DiskError when that cannot be told."""
@@ -370,16 +383,17 @@ class ObjectDatabase:
             )
         return data
 
-    def _glimpse(self, digest: bytes) -> bytes:
-        stored = self._packs.glimpse(Space.PIECES, digest) or self._loose.glimpse(Space.PIECES, digest)
-        return stored if isinstance(stored, bytes) else self._piece(digest)
+    def _glimpse(self, cut: Cut) -> bytes:
+        stored = self._packs.glimpse(Space.PIECES, cut.digest) or self._loose.glimpse(Space.PIECES, cut.digest)
+        return stored if isinstance(stored, bytes) else self._piece(cut)
 
-    def _piece(self, digest: bytes) -> bytes:
+    def _piece(self, cut: Cut) -> bytes:
         """A piece. Raises Corrupt when there is no good copy: the body it belongs to is lost; DiskError."""
         try:
-            return self.get(Space.PIECES, digest)
+            return self.get(Space.PIECES, cut.digest)
         except NoObject as error:
-            raise Corrupt(f"a piece sha256:{digest.hex()} is missing", where=self._dir, next_step="run fsck") from error
+            what = f"a piece sha256:{cut.digest.hex()} is missing"
+            raise Corrupt(what, where=self._dir, next_step="run fsck") from error
 
     def _every_pack(self) -> Iterator[Pack]:
         """Each pack once, until a listing shows no other."""

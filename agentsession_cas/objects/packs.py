@@ -13,7 +13,8 @@ import threading
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
@@ -26,10 +27,13 @@ from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.loose import Copy, Whole, copy_of
 from agentsession_cas.objects.packfile import BlockCache, PackFile
 
-__all__ = ["KNOWN_MAX", "Pack", "Packs", "is_pack_file", "pack_stem"]
+__all__ = ["KNOWN_MAX", "Pack", "Packs", "Place", "is_pack_file", "pack_stem"]
 
 KNOWN_MAX: Final = 1 << 17
 """Keys of objects in packs that are kept in memory, at most; packs past that are searched one by one."""
+
+_RECENT_MAX: Final = 4
+"""Packs looked into before the others: bodies read now, and the pieces they share with older ones."""
 
 _PACK: Final = re.compile(r"pack-[0-9a-f]{64}\.pack")
 _PREFIX: Final = "pack-"
@@ -79,19 +83,13 @@ class Pack:
 
         Raises as :meth:`get`.
         """
-        for at, number in self.places(space, digest):
-            stored = self._read(at).stored(number)
+        for at, number in self.places(space, key_of(digest)):
+            stored = self.block(at).stored(number)
             found = digest_of_stored(stored)
             if found == digest:
                 return number, stored
             if key_of(found) != key_of(digest):
                 raise Corrupt(f"object {number} does not hash to sha256:{digest.hex()}", where=self.path)
-        return None
-
-    def glimpse(self, space: Space, digest: bytes) -> Stored | None:
-        """What is probably the object, its hash untested; None when it is not found here. Raises as :meth:`get`."""
-        for at, number in self.places(space, digest):
-            return self._read(at).stored(number)
         return None
 
     def index(self) -> Index:
@@ -200,7 +198,8 @@ class Pack:
                 self._mapping.close()
                 self._mapping = None
 
-    def _read(self, at: int) -> Block:
+    def block(self, at: int) -> Block:
+        """A block by its number. Raises Corrupt, which names it, NoFile, DiskError."""
         block = self._cache.get((self.stem, at))
         if block is None:
             try:
@@ -211,13 +210,13 @@ class Pack:
             self._cache.put((self.stem, at), block)
         return block
 
-    def places(self, space: Space, digest: bytes) -> list[tuple[int, int]]:
-        """Block and number of every object that may be it by its key. Raises as ``index``."""
+    def places(self, space: Space, key: int) -> list[tuple[int, int]]:
+        """Block and number of every object of that key. Raises as ``index``."""
         index = self._index or self.index()
         try:
-            return index.places(space, digest)
+            return index.places(space, key)
         except Corrupt:
-            return self._instead_of(index).places(space, digest)
+            return self._instead_of(index).places(space, key)
 
     def _instead_of(self, damaged: Index) -> Index:
         with self._guard:
@@ -257,6 +256,14 @@ class Pack:
         return data, f"{len(bad)} blocks cannot be read" if bad else ""
 
 
+class Place(NamedTuple):
+    """Where an object lies: its pack, and of that the block and the object's number."""
+
+    pack: Pack
+    block: int
+    number: int
+
+
 class Packs:
     """The packs of one store, as listed last."""
 
@@ -285,7 +292,7 @@ class Packs:
 
         A pack that is gone is no error: whoever took it away has put its objects elsewhere. List again.
         """
-        for pack in (*self._recent, *self._packs.values()):
+        for pack in chain(self._recent, self._packs.values()):
             try:
                 found = pack.get(space, digest)
             except NoFile:
@@ -294,19 +301,37 @@ class Packs:
                 errors.append(error)
                 continue
             if found is not None:
-                self._recent = (pack,)
+                self._note(pack)
                 return found
             if pack.gap:
                 errors.append(Corrupt(f"sha256:{digest.hex()} may be lost: {pack.gap}", where=pack.path))
         return None
 
+    def seek(self, space: Space, digest: bytes) -> Place | None:
+        """Where the object probably is, by the idx files; None when none of them shows one."""
+        key = key_of(digest)
+        for pack in chain(self._recent, self._packs.values()):
+            try:
+                places = pack.places(space, key)
+            except (Corrupt, DiskError):
+                continue
+            if places:
+                self._note(pack)
+                return Place(pack, *places[0])
+        return None
+
+    def _note(self, pack: Pack) -> None:
+        """Look into this pack first from now on."""
+        recent = self._recent
+        if recent[:1] != (pack,):
+            self._recent = (pack, *(other for other in recent if other is not pack))[:_RECENT_MAX]
+
     def glimpse(self, space: Space, digest: bytes) -> Stored | None:
         """What is probably the object, its hash untested; None when no pack shows one."""
-        for pack in (*self._recent, *self._packs.values()):
+        place = self.seek(space, digest)
+        if place is not None:
             with suppress(Corrupt, DiskError):
-                stored = pack.glimpse(space, digest)
-                if stored is not None:
-                    return stored
+                return place.pack.block(place.block).stored(place.number)
         return None
 
     def stored(self, space: Space, digest: bytes) -> tuple[list[Stored], list[AgentSessionError]]:

@@ -7,12 +7,12 @@ such an entry are spelled, and its body is loaded, on first use; whatever was as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Final
 
-from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.entry import Entry, Json
 from agentsession_cas.core.facts import Code
 from agentsession_cas.core.identity import HASH_PREFIX
+from agentsession_cas.core.parsing import parse_trusted
 from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.sessions.log import RowTable
@@ -32,6 +32,22 @@ class RowEntry(Entry):
     _fetch: Callable[[bytes], bytes]
     _ts_ns: int
 
+    @property
+    def content(self) -> bytes:
+        """The canonical bytes of the body."""
+        content = self._content
+        if content is None:
+            content = self._content = self._fetch(self._digest)
+        return content
+
+    @property
+    def body(self) -> Json:
+        """The decoded body. Shared: do not change it."""
+        body = self._body
+        if body is None:
+            body = self._body = parse_trusted(self.content)
+        return body
+
     def __getattr__(self, name: str) -> Any:
         """Make a member that was not asked for yet: Python asks here for a slot that is empty."""
         value: Any = None
@@ -41,9 +57,7 @@ class RowEntry(Entry):
             value = HASH_PREFIX + self._digest.hex()
         elif name == "parents":
             value = []
-        elif name == "_load":
-            value = partial(self._fetch, self._digest)
-        elif name not in ("_content", "_body", "_facts"):
+        elif name != "_facts":
             raise AttributeError(f"an entry has no {name}")
         setattr(self, name, value)
         return value
@@ -63,6 +77,7 @@ def row_entry(
     entry._ts_ns = ts_ns
     entry._digest = digest
     entry._fetch = fetch
+    entry._content = entry._body = None
     return entry
 
 
@@ -91,6 +106,7 @@ def row_entries(
                 entry._ts_ns = ts
                 entry._digest = content
                 entry._fetch = fetch
+                entry._content = entry._body = None
                 yield entry
             elif code < RowCode.HEAD:
                 yield entry_of_row(number)
