@@ -108,8 +108,14 @@ class Endpoint(Protocol):
     def address(self) -> str:
         """What tells this store from others."""
 
-    def states(self) -> Iterable[State]:
-        """The state of every session that reads, in one answer."""
+    def stamps(self) -> dict[str, str]:
+        """A stamp of every session by its directory's name, in one answer: another whenever the session changed.
+
+        "" for a session that changed just now, of which no stamp would tell. Opens no session.
+        """
+
+    def states(self, names: Iterable[str]) -> Iterable[State]:
+        """The state of those sessions that read, by their directories' names, in one answer."""
 
     def position(self, session: str, at: int) -> Position | None:
         """Where a session stands, with the proof of its first ``at`` rows; None when it is not held."""

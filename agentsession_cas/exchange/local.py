@@ -6,8 +6,9 @@ Sessions are read anew for every question: nothing is held in between, and a cal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from typing import Final
 
 from agentsession_cas.core.entry import sidecar_blobs
 from agentsession_cas.core.facts import Flag
@@ -19,7 +20,7 @@ from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Name, O
 from agentsession_cas.exchange.quarantine import Quarantine
 from agentsession_cas.exchange.receiving import Parts, marked, receive
 from agentsession_cas.sessions.journal import JOURNAL_NAME
-from agentsession_cas.sessions.opening import Snapshot
+from agentsession_cas.sessions.opening import Snapshot, read_header
 from agentsession_cas.sessions.records import mark_of, newest_entry
 from agentsession_cas.sessions.recovery import read_state
 from agentsession_cas.sessions.reffile import Ref, RefTarget
@@ -29,6 +30,9 @@ from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.source import RowSource, hash_of
 
 __all__ = ["LocalEndpoint", "names_of", "position_of"]
+
+_YOUNG_NS: Final = 2_000_000_000
+"""A file's time this near may be the time of its next change too: no file system's clock ticks more slowly."""
 
 
 class LocalEndpoint:
@@ -47,11 +51,30 @@ class LocalEndpoint:
 
     # --- where sessions stand ---
 
-    def states(self) -> Iterator[State]:
-        """The state of every session that reads: its files alone, no body and no prefix."""
-        for directory, header in self._parts.catalogue.headers():
-            with suppress(AgentSessionError):
-                yield self._state(directory, header)
+    def stamps(self) -> dict[str, str]:
+        """What tells a session's journal from any other it has had: whatever happens to a session happens there.
+
+        A file written twice within a tick of the clock keeps its time: one written just now has no stamp.
+        """
+        stat, sessions = self._fs.stat, self._layout.sessions
+        young = self._layout.host.clock.now_ns() - _YOUNG_NS
+        found: dict[str, str] = {}
+        for name in self._fs.listdir(sessions):
+            journal = stat(f"{sessions}/{name}/{JOURNAL_NAME}")
+            if journal is None or journal.mtime_ns >= young:
+                found[name] = ""
+            else:
+                found[name] = f"{journal.device}.{journal.inode}.{journal.size}.{journal.mtime_ns}"
+        return found
+
+    def states(self, names: Iterable[str]) -> Iterator[State]:
+        """The state of those sessions that read: their files alone, no body and no prefix."""
+        wanted = set(names)
+        for name in self._fs.listdir(self._layout.sessions):
+            if name in wanted:
+                directory = f"{self._layout.sessions}/{name}"
+                with suppress(AgentSessionError):
+                    yield self._state(directory, read_header(self._fs, directory))
 
     def _state(self, directory: str, header: Header) -> State:
         state = read_state(self._fs, directory)

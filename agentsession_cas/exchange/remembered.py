@@ -24,6 +24,8 @@ from agentsession_cas.sessions.reffile import RefTarget
 __all__ = ["Place", "Remembered", "Seen"]
 
 _CRC: Final = 8
+_AGREED: Final = "=agreed"
+"""No session's directory has such a name, and no ref's file."""
 
 
 class Place(NamedTuple):
@@ -76,6 +78,16 @@ class Remembered:
     def see(self, session: str, seen: Seen) -> None:
         """Remember a session."""
         self._write(directory_name(session), seen)
+
+    def agreed(self) -> dict[str, list[str]]:
+        """The stamps that sessions had here and there when nothing was to be pushed, by their directories' names."""
+        with suppress(TypeError, ValueError):
+            return dict(self._read(_AGREED))
+        return {}
+
+    def see_agreed(self, stamps: dict[str, list[str]]) -> None:
+        """Remember those, and none beside them."""
+        self._write(_AGREED, stamps)
 
     def ref(self, name: str) -> RefTarget | None:
         """What a ref there held when it was last moved from here; None for nothing that reads."""

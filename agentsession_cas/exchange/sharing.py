@@ -25,14 +25,14 @@ from agentsession_cas.errors import (
     RefMoved,
     RefName,
 )
-from agentsession_cas.exchange.endpoint import Endpoint
+from agentsession_cas.exchange.endpoint import Endpoint, State
 from agentsession_cas.exchange.local import LocalEndpoint
 from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.receiving import Parts, hold, marked
-from agentsession_cas.exchange.remembered import Remembered
+from agentsession_cas.exchange.remembered import Remembered, Seen
 from agentsession_cas.exchange.remotes import check_remote_name, read_remotes, set_remote, unset_remote
 from agentsession_cas.exchange.transfer import Carried, HeadMove, Progress, Wish, fetch_session, push_session
-from agentsession_cas.layout import root_of
+from agentsession_cas.layout import directory_name, root_of
 from agentsession_cas.sessions.reffile import RefTarget
 from agentsession_cas.sessions.services import Mark, Services
 
@@ -206,18 +206,28 @@ class Exchange(Names):
             held.set_mark(Mark.MIRROR)
             return carried, True
 
-    def _changed(self, here: Endpoint, target: Endpoint, memory: Remembered) -> Iterator[str]:
-        """The records that are not known to be there as they are here."""
-        there = {state.session: state for state in target.states()}
-        for state in here.states():
-            other, seen = there.get(state.session), memory.session(state.session)
-            if other is not None and seen is not None and state.head == other.head:
-                known = (seen.here.birth, seen.here.rows, seen.there.birth, seen.there.rows)
-                if known == (state.birth.hex(), state.rows, other.birth.hex(), other.rows):
+    def _changed(self, here: Endpoint, target: Endpoint, memory: Remembered) -> list[str]:
+        """The records that are not known to be there as they are here.
+
+        A session whose stamps are those of a time when there was nothing to push is not looked at.
+        """
+        ours, theirs, agreed = here.stamps(), target.stamps(), memory.agreed()
+        pairs = {name: [stamp, theirs.get(name, "none")] for name, stamp in ours.items()}
+        left = {name for name, pair in pairs.items() if agreed.get(name) != pair or "" in pair}
+        if not left:
+            return []
+        changed: list[str] = []
+        there = {state.session: state for state in target.states(left)}
+        known = pairs.keys() - left
+        for state in here.states(left):
+            if not _is_known(state, there.get(state.session), memory.session(state.session)):
+                position = here.position(state.session, 0)
+                if position is not None and position.mark == Mark.RECORD:
+                    changed.append(state.session)
                     continue
-            position = here.position(state.session, 0)
-            if position is not None and position.mark == Mark.RECORD:
-                yield state.session
+            known.add(directory_name(state.session))
+        memory.see_agreed({name: pair for name in known if "" not in (pair := pairs[name])})
+        return changed
 
     def _push_ref(self, target: Endpoint, memory: Remembered, name: str, session: str, *, force: bool) -> RefMove:
         held = self.refs.read(name)
@@ -254,7 +264,7 @@ class Exchange(Names):
         done: list[Fetched] = []
         with self._remote(remote) as (source, memory):
             here = LocalEndpoint(self._parts())
-            for session in [state.session for state in source.states()] if all else wanted:
+            for session in [state.session for state in source.states(source.stamps())] if all else wanted:
                 with _told(session, refused):
                     carried = fetch_session(source, here, memory, session, tell)
                     mark = "record" if carried.mark == Mark.RECORD else "mirror"
@@ -300,6 +310,14 @@ class Exchange(Names):
         """
         self._require_writable()
         return marked(self._parts(), session, Mark.RECORD)
+
+
+def _is_known(here: State, there: State | None, seen: Seen | None) -> bool:
+    """Whether a session is what it was on both sides when they last agreed."""
+    if there is None or seen is None or here.head != there.head:
+        return False
+    known = (seen.here.birth, seen.here.rows, seen.there.birth, seen.there.rows)
+    return known == (here.birth.hex(), here.rows, there.birth.hex(), there.rows)
 
 
 def _sessions(sessions: tuple[str, ...], all: bool) -> list[str]:

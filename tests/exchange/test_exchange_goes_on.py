@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
@@ -243,6 +243,42 @@ def test_a_push_costs_what_is_new(two: tuple[Store, Store], monkeypatch: Patch) 
     assert (done.admitted, done.objects_sent) == (1, 2)
     assert [len(each.own) for each in told] == [1]
     assert read < 10
+
+
+def _no_look(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a session was looked at")
+
+
+def test_pushing_all_of_what_did_not_change_looks_at_no_session(monkeypatch: Patch) -> None:
+    """Files' times are compared; what has changed since, on either side and however little, is seen all the same."""
+    sim = Sim()
+    with stores(sim.host, A, B) as (a, b):
+        for session in "stu":
+            grow(a, session, "1", "2")
+        assert len(a.push(B, all=True)) == 3
+        pushed(a, b, "u", handover=True)
+        assert a.push(B, all=True) == []  # it is too soon to tell by times
+        _settles(sim, a, monkeypatch)
+        changes: list[tuple[str, Callable[[], object]]] = [
+            ("s", lambda: grow(a, "s", "3")),
+            ("s", lambda: a.set_head("s", a.read("s").leaf, own(a, "s")[0])),
+            ("s", lambda: b.delete("s")),
+            ("u", lambda: a.declare_record("u")),
+        ]
+        for session, change in changes:
+            change()
+            assert [each.session for each in a.push(B, all=True)] == [session]
+            assert lines(a, session) == lines(b, session)
+            _settles(sim, a, monkeypatch)
+
+
+def _settles(sim: Sim, store: Store, monkeypatch: Patch) -> None:
+    sim.clock.advance(5)
+    assert store.push(B, all=True) == []
+    with monkeypatch.context() as patch:
+        for name in ("position", "manifest", "_state"):
+            patch.setattr(LocalEndpoint, name, _no_look)
+        assert store.push(B, all=True) == []
 
 
 def test_what_is_remembered_is_not_believed(two: tuple[Store, Store]) -> None:
