@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.sessions.reffile import Ref, RefTarget
 
 __all__ = ["Delivery", "Endpoint", "Item", "Manifest", "Name", "Object", "Position", "Receipt", "State"]
@@ -147,6 +148,12 @@ class Endpoint(Protocol):
         Raises Changed when the question has to be asked again; CallIDRepeated (``where`` is the call held), which may
         be answered with ``known``; HeaderDiffers, NoRaise, NotRedacted, SessionLocked, and what a line that may not be
         there does. What was kept aside is dropped, but for the first two.
+        """
+
+    def receive_new(self, deliveries: Sequence[Delivery]) -> list[Receipt | AgentSessionError]:
+        """Make sessions that were not held and have no base, durably; of each its receipt, or what it raises alone.
+
+        Each is made in one step; they share what it costs to make them last. Raises what concerns them all.
         """
 
     def drop(self, session: str) -> None:

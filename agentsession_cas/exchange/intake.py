@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from agentsession_cas.core.given import AnyPath, as_path
 from agentsession_cas.core.header import Header
@@ -12,7 +12,7 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.spans import check_redacted
 from agentsession_cas.core.tree import Session
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import NoEntry, NoFile, SessionExists
+from agentsession_cas.errors import AgentSessionError, NoEntry, NoFile, SessionExists
 from agentsession_cas.exchange.catalogue import Catalogue
 from agentsession_cas.exchange.forks import require_media
 from agentsession_cas.exchange.projection import (
@@ -24,11 +24,11 @@ from agentsession_cas.exchange.projection import (
     stage_import,
 )
 from agentsession_cas.layout import Layout
-from agentsession_cas.sessions.opening import create_session
+from agentsession_cas.sessions.opening import Placed, hold_placed, place_session
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services
 
-__all__ = ["make_session", "read_source", "take_session"]
+__all__ = ["make_session", "make_sessions", "read_source", "take_session"]
 
 
 def read_source(files: Fs, source: Source | AnyPath, media: AnyPath | None) -> tuple[Session, str]:
@@ -88,18 +88,43 @@ def make_session(
     The caller holds the store lock shared. Raises SessionExists, MediaDiffers.
     """
     _check_media(catalogue, session.header)
-    staged = stage_import(session, mark, services.host.clock.now_ns())
-    services.objects.publish([*blobs, *staged.objects])
-    create_session(
-        services,
-        layout.sessions,
-        layout.session_dir(session.id),
-        session.header,
-        rows=staged.rows,
-        newest=staged.newest,
-        base_context=staged.base_context,
-        prefix_of=catalogue.prefix_of,
-    ).close()
+    (refused,) = make_sessions(layout, catalogue, services, [session], mark, blobs)
+    if refused is not None:
+        raise refused
+
+
+def make_sessions(
+    layout: Layout,
+    catalogue: Catalogue,
+    services: Services,
+    sessions: Sequence[Session],
+    mark: int,
+    blobs: Sequence[tuple[Space, bytes, bytes]],
+) -> list[AgentSessionError | None]:
+    """As :func:`make_session`, of several that share the syncs of their objects and names; of each, why it is not made.
+
+    Each is made in one step. Their media were looked at. Raises what concerns them all: none is acknowledged then.
+    """
+    staged = [stage_import(session, mark, services.host.clock.now_ns()) for session in sessions]
+    services.objects.publish([*blobs, *chain.from_iterable(each.objects for each in staged)])
+    placed: list[Placed] = []
+    refused: list[AgentSessionError | None] = []
+    try:
+        for header, rows, newest, base_context, _ in staged:
+            directory = layout.session_dir(header.id)
+            try:
+                placed.append(place_session(services, directory, header, rows, newest, base_context))
+            except AgentSessionError as error:
+                refused.append(error)
+            else:
+                refused.append(None)
+    except BaseException:
+        for each in placed:
+            each.lock.release()
+        raise
+    for writer in hold_placed(services, layout.sessions, placed, catalogue.prefix_of):
+        writer.close()
+    return refused
 
 
 def _check_media(catalogue: Catalogue, header: Header) -> None:

@@ -18,11 +18,11 @@ from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, row_of_ref
 from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, Damaged, NoBlob, NoObject, NoSession
 from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Name, Object, Position, Receipt, State
 from agentsession_cas.exchange.quarantine import Quarantine
-from agentsession_cas.exchange.receiving import Parts, marked, receive
+from agentsession_cas.exchange.receiving import Parts, marked, receive, receive_new
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import Snapshot, read_header
 from agentsession_cas.sessions.records import mark_of, newest_entry
-from agentsession_cas.sessions.recovery import read_state
+from agentsession_cas.sessions.recovery import Verdict, read_state
 from agentsession_cas.sessions.reffile import Ref, RefTarget
 from agentsession_cas.sessions.refs import birth_of
 from agentsession_cas.sessions.rowmaker import digest_of
@@ -103,7 +103,8 @@ class LocalEndpoint:
         """Commit a session, and tell its entries from row ``after`` on."""
         found = self._parts.catalogue.snapshot(session)
         with closing(found.source):
-            self._commit(session)
+            if found.state.verdict is not Verdict.CLEAN:  # a witness is written behind the syncs it tells of
+                self._commit(session)
             source = found.source
             first = source.base_count + source.table.ordinal(min(after, len(source.table)))
             before = [_item(source, at) for at in range(source.base_count)] if prefix else []
@@ -191,6 +192,21 @@ class LocalEndpoint:
             raise
         quarantine.drop()
         return receipt
+
+    def receive_new(self, deliveries: Sequence[Delivery]) -> list[Receipt | AgentSessionError]:
+        """Make sessions that share what it costs to make them last."""
+        kept = [self._quarantine(each.header.id) for each in deliveries]
+        given = [(delivery, quarantine.objects()) for delivery, quarantine in zip(deliveries, kept, strict=True)]
+        try:
+            received = receive_new(self._parts, given)
+        except AgentSessionError:
+            for quarantine in kept:
+                quarantine.drop()
+            raise
+        for quarantine, what in zip(kept, received, strict=True):
+            if not isinstance(what, Changed):
+                quarantine.drop()
+        return received
 
     def drop(self, session: str) -> None:
         """Let go of what was kept aside."""

@@ -10,7 +10,7 @@ a refused delivery stays but what the next sweep takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
@@ -21,10 +21,11 @@ from agentsession_cas.core.identity import HASH_PREFIX, is_hash
 from agentsession_cas.core.jsonl import read_session
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.spans import check_redacted
-from agentsession_cas.errors import BadID, Changed, Corrupt, NoObject, NoSession, SessionExists
+from agentsession_cas.core.tree import Session
+from agentsession_cas.errors import AgentSessionError, BadID, Changed, Corrupt, NoObject, NoSession, SessionExists
 from agentsession_cas.exchange.catalogue import Catalogue
 from agentsession_cas.exchange.endpoint import Delivery, Name, Object, Position, Receipt
-from agentsession_cas.exchange.intake import make_session
+from agentsession_cas.exchange.intake import make_session, make_sessions
 from agentsession_cas.exchange.projection import session_blobs
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
@@ -37,13 +38,15 @@ from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.services import Mark, Services
 from agentsession_cas.sessions.source import hash_of
 
-__all__ = ["Parts", "hold", "marked", "receive"]
+__all__ = ["Parts", "hold", "marked", "receive", "receive_new"]
 
 _LOCK_WAIT_S: Final = 60.0
 """How long a delivery waits for whoever holds the session."""
 _FRAME_BYTES: Final = 256 << 20
 """Entries merged at once, whole or not at all, have so many bytes; a longer delivery lands in several steps."""
 _FRONT: Final = len(f'{{"content":"{HASH_PREFIX}",') + 64
+
+Received = Receipt | AgentSessionError
 
 UpdateRef = Callable[[str, RefTarget | None, RefTarget, str], bool]
 
@@ -110,32 +113,79 @@ def _changed(delivery: Delivery) -> Changed:
 # --- a session that is not held -------------------------------------------------------------------------------------
 
 
-def _made(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Receipt:
-    header = delivery.header
+def receive_new(parts: Parts, given: Sequence[tuple[Delivery, Mapping[Name, bytes]]]) -> list[Received]:
+    """Make sessions without a base that share the syncs of their objects and names, each with what arrived for it.
+
+    Of each its receipt, or why there is none. Raises what concerns them all.
+    """
     layout = parts.layout
-    moves = delivery.force or delivery.follow or delivery.expected in (None, header.base)
+    received: dict[str, Received] = {}
+    sessions: list[Session] = []
+    blobs: list[Object] = []
     with layout.shared():
         layout.settle()
-        if parts.catalogue.holds(header.id):
-            raise _changed(delivery)
-        ids = chain(delivery.prefix, delivery.own)
-        session = read_session(chain((header.line,), (incoming.line(each) for each in ids)))
-        if session.truncated is not None:
-            raise BadID("the last entry is no line", where=delivery.own[-1] if delivery.own else header.id)
-        if parts.services.redacted_only:
-            check_redacted(session.header, session)
-        session.leaf = delivery.head if moves else header.base
+        for delivery, arrived in given:
+            incoming = _Incoming(parts.objects, arrived)
+            try:
+                session = _read(parts, delivery, incoming)
+                blobs += incoming.blobs(session_blobs(session))
+            except AgentSessionError as error:
+                received[delivery.header.id] = error
+            else:
+                sessions.append(session)
+        refused = make_sessions(layout, parts.catalogue, parts.services, sessions, Mark.MIRROR, blobs)
+    _tidy(parts)
+    received.update((each.id, why) for each, why in zip(sessions, refused, strict=True) if why is not None)
+    ids = [(delivery, delivery.header.id) for delivery, _ in given]
+    return [received[id_] if id_ in received else _receipt(parts, delivery) for delivery, id_ in ids]
+
+
+def _made(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Receipt:
+    layout = parts.layout
+    with layout.shared():
+        layout.settle()
+        session = _read(parts, delivery, incoming)
         blobs = incoming.blobs(session_blobs(session))
         make_session(layout, parts.catalogue, parts.services, session, Mark.MIRROR, blobs)
+    _tidy(parts)
+    return _receipt(parts, delivery)
+
+
+def _read(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Session:
+    """The session delivered, every line of it tested, its head where it is to be."""
+    header = delivery.header
+    if parts.catalogue.holds(header.id):
+        raise _changed(delivery)
+    ids = chain(delivery.prefix, delivery.own)
+    session = read_session(chain((header.line,), (incoming.line(each) for each in ids)))
+    if session.truncated is not None:
+        raise BadID("the last entry is no line", where=delivery.own[-1] if delivery.own else header.id)
+    if parts.services.redacted_only:
+        check_redacted(session.header, session)
+    session.leaf = _first_head(delivery)
+    return session
+
+
+def _first_head(delivery: Delivery) -> str:
+    """Where the head of a session that was not held is to be: nobody can have moved it."""
+    base = delivery.header.base
+    return delivery.head if delivery.force or delivery.follow or delivery.expected in (None, base) else base
+
+
+def _tidy(parts: Parts) -> None:
     if parts.services.background:
         parts.services.merge(lambda: True, thorough=False)  # or many pushes leave as many packs
+
+
+def _receipt(parts: Parts, delivery: Delivery) -> Receipt:
+    header, head = delivery.header, _first_head(delivery)
     found = parts.catalogue.snapshot(header.id)
     found.source.close()
     birth, rows = found.state.scan.generation.birth, len(found.source.table)
     last = delivery.own[-1] if delivery.own else ""
-    position = Position(header, birth, rows, session.leaf, Mark.MIRROR, last)
-    why = "" if session.leaf == delivery.head else f"there was no session, and its head was to be {delivery.expected}"
-    return Receipt(True, len(delivery.own), session.leaf != header.base, False, why, position)
+    position = Position(header, birth, rows, head, Mark.MIRROR, last)
+    why = "" if head == delivery.head else f"there was no session, and its head was to be {delivery.expected}"
+    return Receipt(True, len(delivery.own), head != header.base, False, why, position)
 
 
 # --- one that is ----------------------------------------------------------------------------------------------------

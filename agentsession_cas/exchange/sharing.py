@@ -7,7 +7,7 @@ How a session is carried is ``exchange.transfer``'s.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -31,16 +31,21 @@ from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.receiving import Parts, hold, marked
 from agentsession_cas.exchange.remembered import Remembered, Seen
 from agentsession_cas.exchange.remotes import check_remote_name, read_remotes, set_remote, unset_remote
-from agentsession_cas.exchange.transfer import Carried, HeadMove, Progress, Wish, fetch_session, push_session
+from agentsession_cas.exchange.transfer import (
+    Carried,
+    HeadMove,
+    OnRefused,
+    Progress,
+    Wish,
+    fetch_session,
+    push_session,
+    push_sessions,
+)
 from agentsession_cas.layout import directory_name, root_of
 from agentsession_cas.sessions.reffile import RefTarget
 from agentsession_cas.sessions.services import Mark, Services
 
 __all__ = ["Exchange", "Fetched", "Pushed", "RefMove"]
-
-OnRefused = Callable[[str, AgentSessionError], None]
-"""Called with the id of a session that could not be exchanged, and why; the others go on."""
-
 
 class RefMove(NamedTuple):
     """What became of a ref that a push named; ``why`` says why it did not move, "" when it is where it should be."""
@@ -174,11 +179,16 @@ class Exchange(Names):
         done: list[Pushed] = []
         with self._remote(remote) as (target, memory):
             here = LocalEndpoint(self._parts())
-            for session in self._changed(here, target, memory) if all else wanted:
+            if all:
+                wanted = self._changed(here, target, memory)
+            if all and not handover:
+                carrying = push_sessions(here, target, memory, wanted, wish, tell, refused or _raise)
+                return [Pushed(session, *carried[:5], [], _word(carried.mark)) for session, carried in carrying]
+            for session in wanted:
                 with _told(session, refused):
                     carried, handed = self._pushed(here, target, memory, session, wish, tell, bool(handover))
                     moves = [self._push_ref(target, memory, name, session, force=wish.force) for name in names]
-                    mark = "record" if handed or carried.mark == Mark.RECORD else "mirror"
+                    mark = "record" if handed else _word(carried.mark)
                     done.append(Pushed(session, *carried[:5], moves, mark))
         return done
 
@@ -267,8 +277,7 @@ class Exchange(Names):
             for session in [state.session for state in source.states(source.stamps())] if all else wanted:
                 with _told(session, refused):
                     carried = fetch_session(source, here, memory, session, tell)
-                    mark = "record" if carried.mark == Mark.RECORD else "mirror"
-                    done.append(Fetched(session, *carried[:5], mark))
+                    done.append(Fetched(session, *carried[:5], _word(carried.mark)))
         return done
 
     @classmethod
@@ -334,6 +343,14 @@ def _told(session: str, refused: OnRefused | None) -> Iterator[None]:
         if refused is None:
             raise
         refused(session, error)
+
+
+def _raise(session: str, error: AgentSessionError) -> None:  # noqa: ARG001
+    raise error
+
+
+def _word(mark: int) -> str:
+    return "record" if mark == Mark.RECORD else "mirror"
 
 
 def _tell_nobody(done: int, total: int) -> None:

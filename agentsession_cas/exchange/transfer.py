@@ -13,20 +13,26 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from agentsession_cas.errors import CallIDRepeated, Changed, MirrorError, NoSession
+from agentsession_cas.errors import AgentSessionError, CallIDRepeated, Changed, MirrorError, NoSession
 from agentsession_cas.exchange.endpoint import Delivery, Endpoint, Item, Manifest, Name, Object, Position, Receipt
 from agentsession_cas.exchange.local import names_of
 from agentsession_cas.exchange.remembered import Place, Remembered, Seen
 from agentsession_cas.sessions.services import Mark
 
-__all__ = ["Carried", "HeadMove", "Progress", "Wish", "fetch_session", "push_session"]
+__all__ = ["Carried", "HeadMove", "OnRefused", "Progress", "Wish", "fetch_session", "push_session", "push_sessions"]
 
 _PIECE_BYTES: Final = 4 << 20
 _NAMES: Final = 20_000
 _TRIES: Final = 4
+_TOGETHER: Final = 128
+_SMALL_BYTES: Final = 8 << 20
+"""Sessions delivered at once, and bytes of their objects."""
 
 Progress = Callable[[int, int], None]
 """Called with the objects carried so far, and how many there are, for each session anew."""
+
+OnRefused = Callable[[str, AgentSessionError], None]
+"""Called with the id of a session that could not be exchanged, and why; the others go on."""
 
 T = TypeVar("T")
 
@@ -71,6 +77,62 @@ def push_session(
     return _again(lambda: _push(source, target, memory, session, wish, progress))
 
 
+def push_sessions(
+    source: Endpoint,
+    target: Endpoint,
+    memory: Remembered,
+    sessions: Iterable[str],
+    wish: Wish,
+    progress: Progress,
+    refused: OnRefused,
+) -> Iterator[tuple[str, Carried]]:
+    """As :func:`push_session`, of many: small ones that the target lacks are delivered several at a time.
+
+    What cannot be pushed is told to ``refused``; the others go on.
+    """
+    waiting: list[_Sent] = []
+    again: list[str] = []
+    for session in sessions:
+        try:
+            sent = _sent(source, target, memory, session, wish, progress)
+            if not sent.is_small:
+                yield session, _pushed(memory, sent, _delivered(source, target, sent))
+                continue
+        except Changed:
+            again.append(session)
+        except AgentSessionError as error:
+            refused(session, error)
+        else:
+            waiting.append(sent)
+            if len(waiting) >= _TOGETHER or sum(each.size for each in waiting) > _SMALL_BYTES:
+                yield from _together(target, memory, waiting, again, refused)
+                waiting = []
+    yield from _together(target, memory, waiting, again, refused)
+    for session in again:
+        try:
+            yield session, push_session(source, target, memory, session, wish, progress)
+        except AgentSessionError as error:
+            refused(session, error)
+
+
+def _together(
+    target: Endpoint, memory: Remembered, waiting: list[_Sent], again: list[str], refused: OnRefused
+) -> Iterator[tuple[str, Carried]]:
+    """Deliver new sessions at once; those of which something was not true any more go to ``again``."""
+    received: list[Receipt | AgentSessionError]
+    try:
+        received = target.receive_new([each.delivery for each in waiting]) if waiting else []
+    except AgentSessionError as error:
+        received = [error] * len(waiting)
+    for sent, what in zip(waiting, received, strict=True):
+        if isinstance(what, Receipt):
+            yield sent.session, _pushed(memory, sent, what)
+        elif isinstance(what, Changed):
+            again.append(sent.session)
+        else:
+            refused(sent.session, what)
+
+
 def fetch_session(
     source: Endpoint, target: Endpoint, memory: Remembered, session: str, progress: Progress
 ) -> Carried:
@@ -88,6 +150,14 @@ def _again(attempt: Callable[[], T]) -> T:
 def _push(
     source: Endpoint, target: Endpoint, memory: Remembered, session: str, wish: Wish, progress: Progress
 ) -> Carried:
+    sent = _sent(source, target, memory, session, wish, progress)
+    return _pushed(memory, sent, _delivered(source, target, sent))
+
+
+def _sent(
+    source: Endpoint, target: Endpoint, memory: Remembered, session: str, wish: Wish, progress: Progress
+) -> _Sent:
+    """All of a push but the delivery."""
     here, there, seen = _standing(source, target, memory, session)
     if here is None:
         raise NoSession("the store holds no such session", where=session)
@@ -102,14 +172,19 @@ def _push(
     expected = wish.expected
     if expected is None and there is not None:
         expected = _last_seen(source, told.position, there, seen)
-    done = _carry(source, target, told, there, own, progress, (expected, wish.force, False))
-    after = done.receipt.position
-    head = after.head if not done.receipt.why else seen.head if seen else None
+    return _carry(source, target, told, (there, seen), own, progress, (expected, wish.force, False))
+
+
+def _pushed(memory: Remembered, sent: _Sent, receipt: Receipt) -> Carried:
+    """What came of a push; it is remembered."""
+    seen, told = sent.seen, sent.told
+    after = receipt.position
+    head = after.head if not receipt.why else seen.head if seen else None
     if head is not None:  # a refusal is no look at the head: only a fetch takes it as seen
-        fetched = _agreed(there, done.receipt, seen.fetched if seen else -1)
+        fetched = _agreed(sent.there, receipt, seen.fetched if seen else -1)
         place = Place.of(after)
-        memory.see(session, Seen(Place.of(told.position), place, max(fetched, 0), head, told.position.mark))
-    return done.told()
+        memory.see(sent.session, Seen(Place.of(told.position), place, max(fetched, 0), head, told.position.mark))
+    return sent.carried(receipt)
 
 
 def _fetch(source: Endpoint, target: Endpoint, memory: Remembered, session: str, progress: Progress) -> Carried:
@@ -118,12 +193,15 @@ def _fetch(source: Endpoint, target: Endpoint, memory: Remembered, session: str,
         raise NoSession("the remote holds no such session", where=session)
     told = source.manifest(session, seen.fetched if seen else 0, prefix=here is None)
     own = told.own if here is None else _lacking(target, session, told.own)
-    done = _carry(source, target, told, here, own, progress, (None, False, True))
-    after = done.receipt.position
-    agreed = _agreed(here, done.receipt, seen.here.rows if seen else -1)
-    sent = Place.of(after) if agreed == after.rows else seen.here if seen else Place(after.birth.hex(), 0, "")
-    memory.see(session, Seen(sent, Place.of(told.position), told.position.rows, told.position.head, after.mark))
-    return done.told()
+    sent = _carry(source, target, told, (here, seen), own, progress, (None, False, True))
+    receipt = _delivered(source, target, sent)
+    after = receipt.position
+    agreed = _agreed(here, receipt, seen.here.rows if seen else -1)
+    sent_place = Place.of(after) if agreed == after.rows else seen.here if seen else Place(after.birth.hex(), 0, "")
+    memory.see(
+        session, Seen(sent_place, Place.of(told.position), told.position.rows, told.position.head, after.mark)
+    )
+    return sent.carried(receipt)
 
 
 def _standing(
@@ -169,43 +247,61 @@ def _lacking(target: Endpoint, session: str, own: list[Item]) -> list[Item]:
     return [item for item in own if item.entry in lacking]
 
 
-class _Done(NamedTuple):
-    receipt: Receipt
+class _Sent(NamedTuple):
+    """A session whose objects are with the target: what is left is to deliver it, where ``changes`` says so.
+
+    ``there`` is where it stood with the target, ``seen`` what was remembered and proved true.
+    """
+
+    told: Manifest
+    there: Position | None
+    seen: Seen | None
+    delivery: Delivery
+    changes: bool
     objects: int
     size: int
 
-    def told(self) -> Carried:
-        receipt = self.receipt
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return self.delivery.header.id
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may be made along with others: new to the target, read from nothing else, and short."""
+        return self.there is None and not self.delivery.header.base and self.size <= _SMALL_BYTES
+
+    def carried(self, receipt: Receipt) -> Carried:
+        """What it came to."""
         head = HeadMove(receipt.moved, receipt.forced, receipt.position.head, receipt.why)
-        return Carried(
-            receipt.created, receipt.admitted, self.objects, self.size, head, receipt.position.mark
-        )
+        mark = receipt.position.mark
+        return Carried(receipt.created, receipt.admitted, self.objects, self.size, head, mark)
 
 
 def _carry(
     source: Endpoint,
     target: Endpoint,
     told: Manifest,
-    held: Position | None,
+    held: tuple[Position | None, Seen | None],
     own: list[Item],
     progress: Progress,
     rule: tuple[str | None, bool, bool],
-) -> _Done:
-    """Bring entries of a session to a target that was found to hold ``held`` of it."""
+) -> _Sent:
+    """Send the objects of entries to a target that was found to hold ``held`` of the session."""
     header, head = told.position.header, told.position.head
-    if held is not None and not own and _is_there(held, told.position):
-        return _Done(Receipt(False, 0, False, False, "", held), 0, 0)
+    there, seen = held
     items = [*told.prefix, *own]
     count = size = 0
-    wanted = _wanted(target, header.id, items)
+    wanted = _wanted(target, header.id, items) if items else set()
     for piece in _pieces(source.load(header.id, items, wanted)) if wanted else ():
         target.take(header.id, piece)
         count += len(piece)
         size += sum(len(data) for _, _, data in piece)
         progress(count, len(wanted))
     prefix, new = ([item.entry for item in part] for part in (told.prefix, own))
-    delivery = Delivery(header, held.birth if held else b"", prefix, new, head, *rule)
-    return _Done(_delivered(source, target, delivery), count, size)
+    delivery = Delivery(header, there.birth if there else b"", prefix, new, head, *rule)
+    changes = there is None or bool(own) or not _is_there(there, told.position)
+    return _Sent(told, there, seen, delivery, changes, count, size)
 
 
 def _is_there(held: Position, told: Position) -> bool:
@@ -214,8 +310,11 @@ def _is_there(held: Position, told: Position) -> bool:
     return same and held.header.minor >= told.header.minor
 
 
-def _delivered(source: Endpoint, target: Endpoint, delivery: Delivery) -> Receipt:
+def _delivered(source: Endpoint, target: Endpoint, sent: _Sent) -> Receipt:
     """Deliver; a call_id that the target finds twice is no fault of the union when the source has both."""
+    if sent.there is not None and not sent.changes:
+        return Receipt(False, 0, False, False, "", sent.there)
+    delivery = sent.delivery
     while True:
         try:
             return target.receive(delivery)

@@ -40,11 +40,14 @@ from agentsession_cas.sessions.writer import CHECKPOINT_BYTES, Writer
 __all__ = [
     "HEADER_NAME",
     "LOCK_NAME",
+    "Placed",
     "Snapshot",
     "create_session",
     "directory_identity",
+    "hold_placed",
     "lock_session",
     "open_writer",
+    "place_session",
     "read_header",
     "snapshot",
 ]
@@ -222,6 +225,23 @@ def create_session(
 
     ``newest`` is what those rows have newest. Raises SessionExists.
     """
+    placed = place_session(services, directory, header, rows, newest, base_context)
+    (writer,) = hold_placed(services, sessions, [placed], prefix_of)
+    return writer
+
+
+class Placed(NamedTuple):
+    """A session that has its name and is locked: it lasts once ``sessions/`` is synced."""
+
+    directory: str
+    header: Header
+    lock: Lock
+
+
+def place_session(
+    services: Services, directory: str, header: Header, rows: Sequence[bytes], newest: Newest, base_context: bytes
+) -> Placed:
+    """Make a session's files, synced, and give them their name. Arguments and errors as :func:`create_session` has."""
     host = services.host
     fs = host.fs
     stage = f"{services.tmp}/new-{host.entropy.take(12).hex()}"
@@ -246,14 +266,27 @@ def create_session(
                 "the store holds a session of this id", where=header.id, next_step="open it, or choose another id"
             ) from error
         raise
+    return Placed(directory, header, lock)
+
+
+def hold_placed(services: Services, sessions: str, placed: Sequence[Placed], prefix_of: PrefixOf) -> list[Writer]:
+    """Make the names of sessions durable, all by one sync, and hold them. A failure lets go of every one."""
+    fs = services.host.fs
+    writers: list[Writer] = []
     try:
         fs.sync_dir(sessions)
-        writer = _writer(services, directory, header, read_state_once(fs, directory), prefix_of, lock, Writer)
+        for directory, header, lock in placed:
+            state = read_state_once(fs, directory)
+            writers.append(_writer(services, directory, header, state, prefix_of, lock, Writer))
     except BaseException:
-        lock.release()
+        for writer in writers:
+            writer.abandon()
+        for each in placed[len(writers) :]:
+            each.lock.release()
         raise
-    writer.witness()
-    return writer
+    for writer in writers:
+        writer.witness()
+    return writers
 
 
 def _stage_rows(fs: Fs, stage: str, generation: Generation, rows: Sequence[bytes]) -> bytes:
