@@ -46,7 +46,8 @@ def answer_of_file(path: str, data: bytes, pristine: bytes) -> Hashable | None:
     if name.endswith(".idx"):
         return _of_idx(data)
     if path.startswith("objects/") and not path.startswith("objects/pack/"):
-        return _of_loose(data)
+        found = _of_loose(data)
+        return found if found in ("corrupt", _of_loose(pristine)) else "another"
     return None
 
 

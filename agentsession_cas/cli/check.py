@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["fsck_verb", "stats_verb", "verify_verb"]
 
+_TOLD_MAX: Final = 3
+"""Findings of one code that have a line each; ``--json`` has all."""
+
 
 @command("verify")
 @click.argument("names", metavar="SESSION|FILE...", nargs=-1, required=True)
@@ -115,20 +118,20 @@ def fsck_verb(app: App, fast: bool) -> int:
 
 
 def _tell_fsck(app: App, found: Mapping[str, Any]) -> None:
-    """A line each; notes with one code are one line, with their number and the place of the first."""
-    notes = Counter(finding["code"] for finding in found["findings"] if finding["severity"] == "note")
-    told = set()
+    """Of each code the first few, a line each, and how many more there are; of notes the first alone."""
+    counts = Counter(finding["code"] for finding in found["findings"])
+    told: Counter[str] = Counter()
     for finding in found["findings"]:
         code = finding["code"]
-        if code in told:
+        told[code] += 1
+        most = 1 if finding["severity"] == "note" else _TOLD_MAX
+        if told[code] > most:
             continue
-        count = notes[code]
-        if count > 1:
-            told.add(code)
         paint = warn if finding["severity"] == "error" else dim
         place = [f"{name} {finding[name]}" for name in ("session", "object", "path") if name in finding]
         where = f" ({', '.join(place)})" if place else ""
-        more = f", and {count - 1} more" if count > 1 else ""
+        left = counts[code] - told[code] if told[code] == most else 0
+        more = f", and {left} more" if left else ""
         app.out.line(paint(f"{finding['severity']}: {code}"), f": {finding['detail']}{where}{more}")
     sizes = [counted(found["sessions"], "session"), counted(found["entries"], "entry", "entries")]
     sizes.append(counted(found["objects"], "object"))

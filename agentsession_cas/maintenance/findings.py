@@ -28,6 +28,7 @@ _MEND: Final = "repair"
 _NONE: Final = "nothing"
 _SWEEP: Final = "nothing; a sweep takes it away"
 _REWRITTEN: Final = "nothing; the next open to write replaces it"
+_CLEARED: Final = "nothing; gc, or a repair, removes it"
 _REPORT: Final = "report it: its bytes are whole, so a program wrote it wrong; the session reads as far as it can"
 _AUTHOR: Final = "ask whoever wrote the entry; what is recorded is never changed"
 
@@ -65,7 +66,7 @@ CODES: Final[dict[str, Meaning]] = {
     "log_row": Meaning("error", "rows of the log fail their checksum", _REPAIR),
     "unreadable_head": Meaning("note", "HEAD, a hint, cannot be read", _REWRITTEN),
     "head_mismatch": Meaning("warning", "HEAD, a hint, names another entry than the rows", _REWRITTEN),
-    "leftover_file": Meaning("note", "an earlier log, or a generation that never got its name", _REWRITTEN),
+    "leftover_file": Meaning("note", "an earlier log, or a generation that never got its name", _CLEARED),
     # rows and entries
     "row_invalid": Meaning("error", "a whole row that makes no sense", _REPORT),
     "row_mismatch": Meaning("error", "a row that disagrees with its entry", _REPORT),

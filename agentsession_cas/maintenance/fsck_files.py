@@ -15,7 +15,7 @@ from typing import Final
 from agentsession_cas.core.framing import Generation, HeadHint, Record, Scan, decode_head, decode_records, scan_journal
 from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Row, decode_row, log_seed, sealed_ok, whole_rows
 from agentsession_cas.effects.host import Fs, Host, OpenFile
-from agentsession_cas.errors import Corrupt, Damaged, DiskError, NoFile
+from agentsession_cas.errors import Corrupt, Damaged, DiskError, NoFile, NotRegular
 from agentsession_cas.layout import DAMAGED
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.sessions.headerfile import HEADER_NAME
@@ -127,6 +127,9 @@ def _read_head(fs: Fs, directory: str, found: Findings) -> HeadHint | None:
     for _ in range(_HEAD_READS):
         try:
             data = fs.read(path)
+        except NotRegular:
+            what = "it is no file: a repair moves it away"
+            break
         except DiskError as error:
             what = error.what
             break

@@ -1,8 +1,8 @@
 """gc: all that keeps a store small, one after the other (store.md Part B).
 
-Owns the order: sessions that lie idle are settled, many of their journals into one pack; what nobody needs is swept, so
-that it is not packed again; then packs are merged. A session is idle when its journal has rested for a while and nobody
-holds it. Must not: wait for a session.
+Owns the order: what crashes left beside sessions is removed; sessions that lie idle are settled, many of their journals
+into one pack; what nobody needs is swept, so that it is not packed again; then packs are merged. A session is idle when
+its journal has rested for a while and nobody holds it. Must not: wait for a session.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.repack import RepackReport, repack, settle_sessions
+from agentsession_cas.maintenance.rest import clear_sessions
 from agentsession_cas.maintenance.sweep import SweepReport, sweep
 from agentsession_cas.objects.database import ObjectDatabase
 
@@ -39,6 +40,7 @@ class GcReport:
 
 def collect(layout: Layout, objects: ObjectDatabase, progress: Progress | None) -> GcReport:
     """Settle, sweep, repack. Raises what each of them does."""
+    clear_sessions(layout)
     settled = settle_sessions(layout, objects, IDLE_S)
     swept = sweep(layout, objects, progress=progress)
     return GcReport(settled, swept, repack(layout, objects, progress=progress, rested_s=IDLE_S))

@@ -8,7 +8,6 @@ not: look at objects, or decide what is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,12 +18,11 @@ from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import DiskError
 from agentsession_cas.maintenance.repair_journal import Remains, Stray, remains_of
 from agentsession_cas.maintenance.repair_log import LogRemains, sealed
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, LOG, log_name
 from agentsession_cas.sessions.packedlog import packed_name
 
-__all__ = ["LOG", "Doubt", "Evidence", "gather", "read_quietly"]
+__all__ = ["Doubt", "Evidence", "gather", "read_quietly"]
 
-LOG: Final = re.compile(r"log-([0-9]{1,9})(?:\.packed)?")
 _BODY: Final = ROW_SIZE - 4
 
 

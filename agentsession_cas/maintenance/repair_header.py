@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from hashlib import sha256
 from typing import Any, Final
 
 from agentsession_cas.core.header import FORMAT, PAYLOAD, Header
@@ -23,6 +24,7 @@ _NOTED: Final = len(hash_bytes(b"")) + 2
 _ALIKE: Final = 16
 """So many characters in common, in one piece, and a hash is that of the line."""
 _LINE_MAX: Final = 4096
+_BITS: Final = tuple(1 << bit for bit in range(8))
 _NAME: Final = re.compile(r'"([A-Za-z0-9_.:/-]{1,200})":')
 
 
@@ -50,13 +52,17 @@ def _one_byte_off(line: bytes, noted: bytes) -> bytes:
     """The line that differs in one byte and hashes to what is noted; b"" when none does."""
     if len(line) > _LINE_MAX or len(noted) != _NOTED - 2:
         return b""
-    trial = bytearray(line)
-    for at, was in enumerate(line):
-        for byte in range(256):
-            trial[at] = byte
-            if hash_bytes(bytes(trial)).encode() == noted:
-                return bytes(trial)
-        trial[at] = was
+    wanted = noted.decode("ascii", "replace").removeprefix("sha256:")
+    for changes in (_BITS, range(1, 256)):  # a flipped bit is likelier than any other byte, and soon tried
+        before = sha256()
+        for at, was in enumerate(line):
+            rest = line[at + 1 :]
+            for change in changes:
+                trial = before.copy()
+                trial.update(bytes((was ^ change,)) + rest)
+                if trial.hexdigest() == wanted:
+                    return line[:at] + bytes((was ^ change,)) + rest
+            before.update(line[at : at + 1])
     return b""
 
 

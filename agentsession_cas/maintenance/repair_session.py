@@ -36,7 +36,7 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, BadHeader, Corrupt, Damaged, DiskError
 from agentsession_cas.layout import DAMAGED, Layout, directory_name, session_id_of
 from agentsession_cas.maintenance.repair_entries import Found, Search, parent_digest, rebuilt_envelope
-from agentsession_cas.maintenance.repair_files import LOG, Evidence, gather, read_quietly
+from agentsession_cas.maintenance.repair_files import Evidence, gather, read_quietly
 from agentsession_cas.maintenance.repair_header import header_of_pieces, mended_header, pieces_of
 from agentsession_cas.maintenance.repair_pool import Pool
 from agentsession_cas.maintenance.repair_report import SessionRepair
@@ -44,7 +44,7 @@ from agentsession_cas.maintenance.repair_rows import NewRows, Prefixed
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, clear_leftovers, log_name
+from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, leftovers, log_name
 from agentsession_cas.sessions.opening import lock_session, read_header
 from agentsession_cas.sessions.recovery import read_state_once
 from agentsession_cas.sessions.rowmaker import digest_of
@@ -55,6 +55,7 @@ __all__ = ["repair_session"]
 
 _BATCH: Final = 4096
 """Objects published at once."""
+_FILES: Final = (HEADER_NAME, JOURNAL_NAME, HEAD_NAME)
 
 _Object = tuple[Space, bytes, bytes]
 
@@ -119,9 +120,13 @@ class _Repair:
             report.recovered = search.recovered
             report.orphans = [hash_of(digest) for digest in made.orphans]
         report.objects = len(put)
-        report.changed = bool(put or headed.how or not sound)
+        left: list[str] = []
+        if sound and evidence.generation is not None:
+            left = leftovers(self._host.fs, self._directory, evidence.generation.log)
+        report.notes += [f"{name} was left by a crash" for name in left]
+        report.changed = bool(put or headed.how or not sound or left or self._in_the_way())
         if report.changed and not dry_run:
-            self._write(headed, None if sound else made, put, report)
+            self._write(headed, None if sound else made, put, left, report)
         return report
 
     # --- looking ---
@@ -229,14 +234,19 @@ class _Repair:
 
     # --- writing ---
 
-    def _write(self, headed: _Headed, made: NewRows | None, put: list[_Object], report: SessionRepair) -> None:
+    def _write(
+        self, headed: _Headed, made: NewRows | None, put: list[_Object], left: list[str], report: SessionRepair
+    ) -> None:
         with self._layout.shared():
             self._layout.settle()
             for at in range(0, len(put), _BATCH):
                 self._objects.publish(put[at : at + _BATCH])
-            if made is None and not headed.how:
+            for name in left:
+                self._host.fs.unlink(f"{self._directory}/{name}")
+            if made is None and not headed.how and not self._in_the_way():
                 return
             kept = self._keep(report)
+            self._make_way(kept)
             if headed.how:
                 swap(self._host, self._layout.tmp, f"{self._directory}/{HEADER_NAME}", encode_header(headed.header))
             if made is not None:
@@ -247,7 +257,7 @@ class _Repair:
         fs, top = self._host.fs, f"{self._directory}/{DAMAGED}"
         stage = f"{self._layout.tmp}/kept-{self._host.entropy.take(10).hex()}"
         fs.mkdir(stage)
-        for name in (HEADER_NAME, JOURNAL_NAME, HEAD_NAME):
+        for name in _FILES:
             data = read_quietly(fs, f"{self._directory}/{name}", [])
             if data:
                 write_new(fs, f"{stage}/{name}", data)
@@ -269,7 +279,6 @@ class _Repair:
         seed, bodies = log_seed(birth, log), made.bodies
         sealed = b"".join(seal_row(body, number, seed) for number, body in enumerate(bodies))
         whole = whole_rows(len(bodies)) * ROW_SIZE
-        clear_leftovers(fs, directory)
         if whole:
             write_new(fs, f"{directory}/{log_name(log)}", sealed[:whole])
         generation = Generation(
@@ -278,23 +287,25 @@ class _Repair:
         staged = f"{directory}/{JOURNAL_NAME}.next-{generation.salt.hex()}"
         write_new(fs, staged, generation_bytes(generation, sealed[whole:], ())[0])
         fs.sync_dir(directory)
-        self._make_way(kept)
         fs.rename(staged, f"{directory}/{JOURNAL_NAME}")
         fs.sync_dir(directory)
         hint = HeadHint(generation.salt, len(bodies), made.head, made.head_digest)
         with suppress(DiskError):  # a hint, whose failure fails nothing
             self._witness(encode_head(hint))
-        for name in fs.listdir(directory):
-            if LOG.fullmatch(name) and name != log_name(log):
-                fs.rename(f"{directory}/{name}", f"{kept}/{name}")
+        for name in leftovers(fs, directory, log):
+            fs.rename(f"{directory}/{name}", f"{kept}/{name}")
         fs.sync_dir(kept)
         fs.sync_dir(directory)
 
+    def _in_the_way(self) -> list[str]:
+        """The names that files have to have and directories have."""
+        found = {name: self._host.fs.stat(f"{self._directory}/{name}") for name in _FILES}
+        return [name for name, stat in found.items() if stat is not None and stat.is_dir]
+
     def _make_way(self, kept: str) -> None:
-        """Move away what is no file and lies where the journal has to be."""
-        found = self._host.fs.stat(f"{self._directory}/{JOURNAL_NAME}")
-        if found is not None and found.is_dir:
-            self._host.fs.rename(f"{self._directory}/{JOURNAL_NAME}", f"{kept}/{JOURNAL_NAME}")
+        """Move away what is no file and lies where one has to be."""
+        for name in self._in_the_way():
+            self._host.fs.rename(f"{self._directory}/{name}", f"{kept}/{name}")
 
     def _witness(self, data: bytes) -> None:
         fs, path = self._host.fs, f"{self._directory}/{HEAD_NAME}"

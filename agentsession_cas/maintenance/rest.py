@@ -3,7 +3,8 @@
 Owns the order over many sessions: journals are read, their objects published as one pack; then each session is settled
 by itself, with its lock and the store lock held, and finds its objects there. A session that is held by a writer is
 passed over; so is one that does not read. May be stopped between any two steps: what is left over is settled the next
-time. Must not: wait for a session, or open one to write.
+time. What a crash left beside a session's files is removed
+here too. Must not: wait for a session, or open one to write.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from agentsession_cas.core.slices import Slices
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
-from agentsession_cas.sessions.journal import JOURNAL_NAME
+from agentsession_cas.sessions.journal import JOURNAL_NAME, LOG, clear_leftovers, next_name
 from agentsession_cas.sessions.opening import LOCK_NAME
 from agentsession_cas.sessions.records import publish_records
+from agentsession_cas.sessions.recovery import read_state_once
 from agentsession_cas.sessions.settling import SETTLED_MAX, records_at_rest, settle
 
-__all__ = ["settle_all", "unsettled"]
+__all__ = ["clear_sessions", "settle_all", "unsettled"]
 
 Switch = Callable[[], AbstractContextManager[None]]
 
@@ -42,6 +44,31 @@ def unsettled(layout: Layout, rested_s: float) -> list[str]:
         if journal is not None and journal.size > SETTLED_MAX and (not rested_s or journal.mtime_ns <= latest):
             found.append(directory)
     return found
+
+
+def clear_sessions(layout: Layout) -> None:
+    """Remove what crashes left in the directories of sessions that no writer holds."""
+    fs = layout.host.fs
+    for name in fs.listdir(layout.sessions):
+        directory = f"{layout.sessions}/{name}"
+        with suppress(AgentSessionError):
+            found = fs.listdir(directory)
+            logs = {told[1] for each in found if (told := LOG.fullmatch(each))}
+            if len(logs) > 1 or any(each.startswith(next_name(b"")) for each in found):
+                _clear(layout, directory)
+
+
+def _clear(layout: Layout, directory: str) -> None:
+    fs = layout.host.fs
+    lock = fs.lock(f"{directory}/{LOCK_NAME}", exclusive=True, note=layout.host.process)
+    if lock is None:
+        return
+    try:
+        state = read_state_once(fs, directory)
+        state.table.close()
+        clear_leftovers(fs, directory, state.scan.generation.log)
+    finally:
+        lock.release()
 
 
 def settle_all(layout: Layout, objects: ObjectDatabase, directories: Sequence[str], switch: Switch) -> Slices[int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, Self
 
-from agentsession_cas.core.framing import Generation, Record, align, decode_head, decode_records, frames_behind
+from agentsession_cas.core.framing import Generation, Record, align, decode_records, frames_behind
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, Damaged, NoFile
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
+from agentsession_cas.sessions.journal import JOURNAL_NAME, read_head
 from agentsession_cas.sessions.recovery import State
 
 __all__ = ["Tail"]
@@ -59,7 +59,7 @@ class Tail:
 
     def committed(self) -> int:
         """The rows that HEAD attests as committed; 0 while it does not speak of this generation."""
-        hint = decode_head(self._fs.read(f"{self._directory}/{HEAD_NAME}"))
+        hint = read_head(self._fs, self._directory)
         return hint.committed if hint is not None and hint.salt == self.generation.salt else 0
 
     def read(self) -> list[Record]:

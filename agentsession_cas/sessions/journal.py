@@ -8,7 +8,9 @@ generation is a new file, named over the old one only when it is whole and synce
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from agentsession_cas.core.framing import (
@@ -18,25 +20,31 @@ from agentsession_cas.core.framing import (
     HeadHint,
     Record,
     align,
+    decode_head,
     encode_frame,
     encode_head,
     record_packer,
 )
 from agentsession_cas.effects.host import Fs, OpenFile
-from agentsession_cas.errors import DiskError, DiskFull, WriterPoisoned
+from agentsession_cas.errors import DiskError, DiskFull, NotRegular, WriterPoisoned
 from agentsession_cas.sessions.staged import STEP_MIN, Staged, payload_of
 
 __all__ = [
     "HEAD_NAME",
     "JOURNAL_NAME",
+    "LOG",
     "Journal",
     "clear_leftovers",
+    "leftovers",
     "log_name",
     "next_name",
+    "read_head",
 ]
 
 JOURNAL_NAME: Final = "journal"
 HEAD_NAME: Final = "HEAD"
+LOG: Final = re.compile(r"log-([0-9]{1,9})(?:\.packed)?")
+"""The names of logs."""
 _NEXT: Final = "journal.next-"
 STEP_MAX: Final = 256 * 1024
 
@@ -51,11 +59,24 @@ def next_name(salt: bytes) -> str:
     return f"{_NEXT}{salt.hex()}"
 
 
-def clear_leftovers(fs: Fs, directory: str) -> None:
-    """Remove generations that a crash left without their name. Needs the writer's lock."""
-    for name in fs.listdir(directory):
-        if name.startswith(_NEXT):
-            fs.unlink(f"{directory}/{name}")
+def read_head(fs: Fs, directory: str) -> HeadHint | None:
+    """HEAD as values, None when it says nothing: absent, torn, or no file at all. Raises DiskError when it fails."""
+    with suppress(NotRegular):
+        return decode_head(fs.read(f"{directory}/{HEAD_NAME}"))
+    return None
+
+
+def leftovers(fs: Fs, directory: str, log: int) -> list[str]:
+    """The names of generations that a crash left without theirs, and of logs other than number ``log``."""
+    own = str(log)
+    found = fs.listdir(directory)
+    return [name for name in found if name.startswith(_NEXT) or ((told := LOG.fullmatch(name)) and told[1] != own)]
+
+
+def clear_leftovers(fs: Fs, directory: str, log: int) -> None:
+    """Remove what :func:`leftovers` finds. Needs the writer's lock, and a journal that names log number ``log``."""
+    for name in leftovers(fs, directory, log):
+        fs.unlink(f"{directory}/{name}")
 
 
 class Journal:
@@ -164,7 +185,8 @@ class Journal:
 
     def forswear(self) -> None:
         """Take back what HEAD attests: who finds the session as it will be now makes all of it durable first."""
-        self._write_head(bytes(HEAD_SIZE))
+        with suppress(NotRegular):  # which attests nothing
+            self._write_head(bytes(HEAD_SIZE))
 
     def _write_head(self, data: bytes) -> None:
         if self._hint is None:

@@ -174,7 +174,7 @@ def open_writer(
         undo.pop_all()
     try:
         if state.verdict is not Verdict.CLEAN:
-            clear_leftovers(host.fs, directory)
+            clear_leftovers(host.fs, directory, state.scan.generation.log)
             host.fs.sync_dir(directory)
             host.fs.sync_dir(sessions)
             writer.rewrite(lost=state.verdict is Verdict.LOST)

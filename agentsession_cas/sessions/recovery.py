@@ -11,10 +11,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from agentsession_cas.core.framing import HeadHint, Record, Scan, decode_head, decode_records, scan_journal
+from agentsession_cas.core.framing import HeadHint, Record, Scan, decode_records, scan_journal
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, Damaged, NoFile, NoSession
-from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
+from agentsession_cas.sessions.journal import JOURNAL_NAME, read_head
 from agentsession_cas.sessions.log import RowTable, open_log, open_rows
 
 __all__ = ["State", "Verdict", "decide", "read_state", "read_state_once"]
@@ -70,7 +70,7 @@ def read_state_once(fs: Fs, directory: str) -> State:
     """Read the files of one session; raises Damaged with file and offset, NoSession when the directory is gone."""
     path = f"{directory}/{JOURNAL_NAME}"
     # HEAD first: a writer beside us may commit more at any time, and the journal must not be older than its witness
-    hint = decode_head(fs.read(f"{directory}/{HEAD_NAME}"))
+    hint = read_head(fs, directory)
     data = _journal_bytes(fs, directory)
     try:
         scan = scan_journal(data)

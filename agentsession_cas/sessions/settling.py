@@ -47,7 +47,7 @@ def settle(host: Host, objects: ObjectDatabase, directory: str) -> bool:
     try:
         if state.verdict is not Verdict.CLEAN or state.hint is None:
             return False
-        clear_leftovers(fs, directory)
+        clear_leftovers(fs, directory, state.scan.generation.log)
         publish_records(objects, state.table.pending)
         old, count = state.scan.generation, len(state.table)
         generation = old._replace(salt=host.entropy.take(8), base=count, newest=_newest(old, state.table), packed=count)

@@ -231,7 +231,7 @@ def test_a_head_that_only_lost_rows_told_is_where_HEAD_saw_it(tmp_path: Path) ->
         zero(log, 0, log.stat().st_size)
         assert of(store.repair("s"), "s").lost_rows == 1  # that of the first head move
         found = store.read("s")
-        assert (found.leaf, [each.line for each in found]) == (ids[2], [each.line for each in before])
+        assert (found.leaf, {each.line for each in found}) == (ids[2], {each.line for each in before})
         assert [each.code for each in store.fsck().findings] == ["lost_rows"]
         assert not store.repair().changed
 
@@ -524,3 +524,63 @@ def test_the_journals_first_block_is_not_needed(bench: Bench, pristine: Bench) -
     assert report.whole
     assert after.findings == []
     assert lines(bench) == lines(pristine)
+
+
+# --- what lies in the way, what was left -----------------------------------------------------------------------------
+
+
+def test_a_directory_where_HEAD_should_be_keeps_nobody_out(bench: Bench) -> None:  # noqa: N802
+    """HEAD is a hint: who reads or writes goes on without it, fsck notes it, and a repair moves it away."""
+    head = bench.session("beta") / "HEAD"
+    head.unlink()
+    head.mkdir()
+    with bench.store() as store:
+        assert len(store.read("beta")) == 110
+        assert {each.id for each in store.list()} == {"alpha", "beta", "gamma", "delta"}
+        with store.open_session("beta") as session:
+            last = session.append(entry.user("goes on"), durable=True).id
+        assert [(each.code, each.session) for each in store.fsck().findings] == [("unreadable_head", "beta")]
+        assert "repair" in store.fsck().findings[0].detail
+        assert store.repair("beta", dry_run=True).changed
+        report = of(store.repair("beta"), "beta")
+        assert (report.changed, report.whole, report.kept) == (True, True, 111)
+        assert Path(report.replaced, "HEAD").is_dir()
+        assert store.read("beta").leaf == last
+        store.open_session("beta").close()
+        assert head.is_file()
+        assert store.fsck().findings == []
+        assert not store.repair().changed
+
+
+def left_by_a_crash(bench: Bench) -> list[Path]:
+    """An earlier log and a generation without its name, beside a session that was let go."""
+    paths = [bench.session("beta") / name for name in ("log-7", "log-7.packed", "journal.next-0011")]
+    for path in paths:
+        path.write_bytes(b"\0" * 4096)
+        os.utime(path, (1, 1))
+    return paths
+
+
+@pytest.mark.parametrize("how", ["repair", "gc", "repack"])
+def test_what_a_crash_left_beside_a_session_goes(bench: Bench, how: str) -> None:
+    paths = left_by_a_crash(bench)
+    before = lines(bench)
+    with bench.store() as store:
+        assert {each.code for each in store.fsck().findings} == {"leftover_file"}
+        if how == "repair":
+            assert of(store.repair("beta", dry_run=True), "beta").changed
+            assert all(path.exists() for path in paths)
+            assert of(store.repair("beta"), "beta").whole
+            assert not store.repair("beta").changed
+        else:
+            store.gc() if how == "gc" else store.repack()
+        assert not any(path.exists() for path in paths)
+        assert store.fsck().findings == []
+    assert lines(bench) == before
+
+
+def test_gc_leaves_a_session_that_is_being_written_alone(bench: Bench) -> None:
+    paths = left_by_a_crash(bench)
+    with bench.store() as store, store.open_session("beta"):
+        store.gc()
+        assert all(path.exists() for path in paths)
