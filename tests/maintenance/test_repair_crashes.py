@@ -230,8 +230,8 @@ def objects_come_last(patch: pytest.MonkeyPatch) -> None:
     """The rows are named, and the objects they name are not written."""
     sound = repair_session._Repair._write
 
-    def write_(self: Any, headed: Any, made: Any, put: Any, report: Any) -> None:
-        sound(self, headed, made, [], report)
+    def write_(self: Any, headed: Any, made: Any, put: Any, left: Any, report: Any) -> None:
+        sound(self, headed, made, [], left, report)
 
     patch.setattr(repair_session._Repair, "_write", write_)
 
