@@ -353,6 +353,13 @@ class Block:
         places = sorted(at for at in self._split if at < len(self))
         return [decode_skeleton(self._data[self._ends[at] : self._ends[at + 1]]) for at in places]
 
+    def digests(self) -> list[bytes]:
+        """:meth:`digest` of every object, in order. Raises Corrupt."""
+        data, ends = self._data, self._ends
+        if self._split:
+            return [self.digest(number) for number in range(self.first, self.first + len(self))]
+        return [sha256(data[start:end]).digest() for start, end in pairwise(ends)]
+
     def digest(self, number: int) -> bytes:
         """The raw digest of the object of that number: that of its bytes, or what its skeleton notes."""
         return digest_of_stored(self.stored(number))

@@ -30,6 +30,7 @@ __all__ = [
     "Row",
     "RowCode",
     "decode_row",
+    "decode_rows",
     "encode_row",
     "envelope_columns",
     "is_noted",
@@ -126,13 +127,14 @@ class Newest(NamedTuple):
 
 
 _BODY: Final = struct.Struct("<32s32s32sIIIqBBHI")
+_ROWS: Final = struct.Struct("<32s32s32sIIIqBBHI4x")
 _COLUMNS: Final = struct.Struct("<32s32s32xI8xqB1xH8x")
 _CRC: Final = struct.Struct("<I")
 _NUMBER: Final = struct.Struct("<Q")
 _SEALED: Final = struct.Struct("<124sI")
 _number: Final = _NUMBER.pack
 _SEED: Final = struct.Struct("<16sI")
-assert _BODY.size + _CRC.size == _COLUMNS.size == _SEALED.size == ROW_SIZE
+assert _BODY.size + _CRC.size == _COLUMNS.size == _ROWS.size == _SEALED.size == ROW_SIZE
 
 
 def ref_to(number: int) -> int:
@@ -170,6 +172,11 @@ def decode_row(data: bytes | memoryview, offset: int = 0) -> Row:
         return Row._make(_BODY.unpack_from(data, offset))
     except struct.error as error:
         raise Corrupt("a log row is cut short", where=f"offset {offset}") from error
+
+
+def decode_rows(rows: memoryview) -> Iterator[Row]:
+    """Sealed rows, one behind the other."""
+    return map(Row._make, _ROWS.iter_unpack(rows))
 
 
 def envelope_columns(rows: memoryview) -> Iterator[tuple[bytes, bytes, int, int, int, int]]:

@@ -6,13 +6,17 @@ many rows. An entry and a row never change, and what is kept was verified. Must 
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Facts
+from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.rows import Row
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
-from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.rowentry import ROW_TYPES, row_entry
+from agentsession_cas.sessions.source import Prefix, RowSource, hash_of
 
 __all__ = ["CheckedSource"]
 
@@ -28,6 +32,7 @@ class CheckedSource(RowSource):
 
     def __init__(self, table: RowTable, objects: ObjectDatabase, base: str, prefix: Prefix | None) -> None:
         super().__init__(table, objects, base, prefix)
+        self._objects_get = partial(objects.get, Space.CONTENTS)
         self._room = KEPT_MAX
         self._kept: dict[int, Entry] = {}
         self._facts: dict[int, Facts] = {}
@@ -38,6 +43,28 @@ class CheckedSource(RowSource):
         if size <= self._room:
             self._room -= size
             self._kept[position] = entry
+
+    def keep_plain(self, position: int, row: Row, content: bytes, body: dict[str, Any], facts: Facts) -> None:
+        """:meth:`keep` of the entry of a row that its envelope follows from, whose body was parsed."""
+        if len(self._facts) < FACTS_MAX:
+            self._facts[position] = facts
+        size = len(content) + ENTRY_SIZE
+        if size <= self._room:
+            self._room -= size
+            id_, parent = hash_of(row.entry), self.id_of_ref(row.parent)
+            entry = row_entry(id_, ROW_TYPES[row.code], parent, row.ts, row.content, self._objects_get)
+            entry.fill(content, body, facts)
+            self._kept[position] = entry
+
+    def digest_at(self, number: int) -> bytes:
+        """The id that row ``number`` has, raw."""
+        return self._id_at(number)
+
+    def is_first(self, digest: bytes, number: int) -> bool:
+        """Whether no row before ``number`` has that id, nor the prefix; the row itself has."""
+        if self._prefix is not None and hash_of(digest) in self._prefix_index():
+            return False
+        return self._find_own(digest) == number
 
     def entry(self, position: int) -> Entry:
         """As ``RowSource.entry``."""

@@ -94,16 +94,17 @@ class _Check:
             self._add("bad_settings", error.what, f"{self._layout.root}/store.json")
 
     def objects(self) -> None:
-        """List the objects, and read them all unless the check is a fast one."""
-        error = self.survey.list_objects()
-        if isinstance(error, DiskError):
-            self._add("unreadable_file", error.what, error.where)
-        elif error is not None and self.survey.fast:  # a full check names it below
-            self._add("corrupt_pack", error.what, error.where)
+        """List the objects; unless the check is a fast one, by reading them all."""
         if self.survey.fast:
+            error = self.survey.list_objects()
+            if error is not None:
+                code = "unreadable_file" if isinstance(error, DiskError) else "corrupt_pack"
+                self._add(code, error.what, error.where)
             return
+        sound = True
         try:
-            for each in self.survey.objects.check():
+            for each in self.survey.objects.check(self.survey.note):
+                sound = sound and each.severity == "note"
                 if each.code == "bare_idx" and not is_stale(self._layout.host, each.path):
                     continue  # a writer puts the idx first: its pack is on the way
                 named = "" if each.digest is None else hash_of(each.digest)
@@ -112,6 +113,7 @@ class _Check:
                     self.findings.append(finding)
                 else:
                     self._of_bodies.append((each.body, finding))
+            self.survey.sound = sound
         except DiskError as failed:
             self._add("unreadable_file", failed.what, failed.where)
 

@@ -41,24 +41,34 @@ class Look(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """A worker's look, None when it is not sure; whether it noted all that the session needs; that, digests joined."""
+    """A worker's look, None when it is not sure; whether it noted all that the session needs; that, digests joined.
+
+    ``assumed`` are the envelopes it took to be sound.
+    """
 
     look: Look | None
     complete: bool
     needed: dict[Space, bytes]
+    assumed: bytes
 
 
-def looker(root: str, media: bytes) -> Callable[[str], _Told]:
-    """What looks at sessions in a worker. ``media`` are the blobs listed, their digests joined."""
+def looker(root: str, media: bytes, sound: bool) -> Callable[[str], _Told]:
+    """What looks at sessions in a worker. ``media`` are the blobs listed, their digests joined.
+
+    ``sound`` says that all objects that were listed are; which these are is known where the answers go.
+    """
     host = real_host()
     layout = Layout(host, root)
     survey = Survey(ObjectDatabase(host, root), partial(header_of, layout), fast=False)
     survey.listed[Space.MEDIA].update(_split(media))
+    assumed = survey.assumed = set() if sound else None
 
     def look(name: str) -> _Told:
         survey.complete = True
         for digests in survey.needed.values():
             digests.clear()
+        if assumed is not None:
+            assumed.clear()
         try:
             checked = check_session(layout, name, survey)
         except AgentSessionError:
@@ -68,7 +78,8 @@ def looker(root: str, media: bytes) -> Callable[[str], _Told]:
         if found is not None and any(each.severity == "error" for each in found.findings):
             found = None
         # what was needed is told in any case: a path once walked is not walked again
-        return _Told(found, survey.complete, {space: b"".join(each) for space, each in survey.needed.items()})
+        needed = {space: b"".join(each) for space, each in survey.needed.items()}
+        return _Told(found, survey.complete, needed, b"".join(assumed or ()))
 
     return look
 
@@ -103,7 +114,7 @@ class Crew:
             if not self._asked and self._clock.monotonic() >= self._patient_until and len(self._left) > 1:
                 self._asked = True
                 media = b"".join(self._survey.listed[Space.MEDIA])
-                self._workers = self._layout.host.workers(looker, (self._layout.root, media))
+                self._workers = self._layout.host.workers(looker, (self._layout.root, media, self._survey.sound))
                 self._hand_out()
             name, told = self._next()
             yield name, self._counted(told) or self._own(name)
@@ -144,6 +155,8 @@ class Crew:
             return None
         for space, digests in told.needed.items():
             self._survey.needed[space].update(_split(digests))
+        if not self._survey.listed[Space.ENTRIES].issuperset(_split(told.assumed)):
+            return None
         if told.look is not None:
             self._survey.complete = self._survey.complete and told.complete
         return told.look

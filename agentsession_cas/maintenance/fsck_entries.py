@@ -27,6 +27,7 @@ from agentsession_cas.errors import AgentSessionError, BadConvergence, BadEntry,
 from agentsession_cas.maintenance.checked_source import CheckedSource
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.maintenance.fsck_files import SessionFiles
+from agentsession_cas.maintenance.fsck_plain import PlainCheck
 from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.sessions.rowmaker import digest_of, make_row
 from agentsession_cas.sessions.source import hash_of
@@ -93,22 +94,26 @@ class EntryCheck:
     def check_all(self) -> None:
         """Check every entry."""
         source = self._source
-        table = source.table
+        plain = PlainCheck(source, self._survey, self._context_at) if self._deep else None
         position = source.base_count
-        for number in range(len(table)):
-            row = table.row(number)
+        for number, row in enumerate(source.table.rows()):
             if row.code >= RowCode.HEAD:
                 continue
-            envelope = self._envelope(number, row)
-            content = self._content(number, row)
-            if content is None:
-                self._blind.add(number)
-            if envelope is not None and content is not None:
-                if self._deep:
-                    self._check_entry(number, position, row, envelope, content)
-                else:
-                    self._compare_envelope(number, row, envelope)
+            if plain is None or not plain.passes(number, position, row):
+                self._check(number, position, row)
             position += 1
+
+    def _check(self, number: int, position: int, row: Row) -> None:
+        envelope = self._envelope(number, row)
+        content = self._content(number, row)
+        if content is None:
+            self._blind.add(number)
+        if envelope is None or content is None:
+            return
+        if self._deep:
+            self._check_entry(number, position, row, envelope, content)
+        else:
+            self._compare_envelope(number, row, envelope)
 
     def check_base_context(self) -> None:
         """Whether block 0 of the journal has the context hash at the base, which rows are held to.

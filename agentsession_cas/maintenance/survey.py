@@ -6,7 +6,7 @@ session that changed while it was read only makes fewer objects dangling. Must n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -47,6 +47,10 @@ class Survey:
         """Entries whose whole path is known to be held and good."""
         self.contexts: Final[dict[str, str]] = {}
         """The context hash at every base met."""
+        self.sound = False
+        """Whether what was listed was read too, and hashed, and nothing was wrong."""
+        self.assumed: set[bytes] | None = None
+        """Envelopes that are taken to be sound, because somebody else will know; None to know them here."""
         self.complete = True
         """Whether ``needed`` holds all that the sessions looked at need."""
 
@@ -58,6 +62,10 @@ class Survey:
         except (Corrupt, DiskError) as error:
             return error
         return None
+
+    def note(self, space: Space, digests: Iterable[bytes]) -> None:
+        """Note objects that the store holds."""
+        self.listed[space].update(digests)
 
     @property
     def count(self) -> int:
@@ -71,6 +79,13 @@ class Survey:
     def holds(self, space: Space, digest: bytes) -> bool:
         """Whether the object was listed, or has come since; a listed one is not read."""
         return digest in self.listed[space] or self.objects.holds(space, digest)
+
+    def is_sound(self, digest: bytes) -> bool:
+        """Whether a good copy of an envelope is known to be held; it is not looked for."""
+        if self.assumed is not None:
+            self.assumed.add(digest)
+            return True
+        return self.sound and digest in self.listed[Space.ENTRIES]
 
     def get(self, space: Space, digest: bytes) -> tuple[bytes, str]:
         """The object's verified bytes and "", or b"" and why there is no good copy."""

@@ -34,6 +34,7 @@ from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.dictionaries import ENDINGS, Dictionaries
 from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.packfile import Note
 from agentsession_cas.objects.packs import Pack, Packs, is_pack_file
 
 __all__ = ["Finding", "check_objects"]
@@ -66,10 +67,12 @@ def check_objects(
     packs: Packs,
     dictionaries: Dictionaries,
     piece: Callable[[bytes], bytes],
+    note: Note,
 ) -> Iterator[Finding]:
     """All findings; every byte is read. What appears or goes meanwhile is no finding.
 
-    ``piece`` gives a piece by its raw digest, or raises NoObject, Corrupt, DiskError.
+    ``piece`` gives a piece by its raw digest, or raises NoObject, Corrupt, DiskError. ``note`` hears of every object:
+    of a loose one that it has a file, of one in a pack that it was read.
     """
     bodies = _Bodies(piece)
     known = {*loose.spaces.values(), packs.directory, dictionaries.directory}
@@ -77,12 +80,12 @@ def check_objects(
         if f"{objects_dir}/{name}" not in known:
             yield Finding("stray_file", "note", f"{objects_dir}/{name}", "does not belong among the objects")
     for space in loose.spaces:
-        yield from _check_space(fs, loose, space, bodies)
+        yield from _check_space(fs, loose, space, bodies, note)
     yield from _check_dictionaries(dictionaries)
     yield from _check_names(fs, packs)
     packs.relist()
     for pack in packs.listed.values():
-        found = list(_check_pack(fs, pack))
+        found = list(_check_pack(fs, pack, note))
         yield from found
         yield from _check_bodies(pack, bodies, told=any(each.severity == "error" for each in found))
 
@@ -147,11 +150,12 @@ def _check_bodies(pack: Pack, bodies: _Bodies, *, told: bool) -> Iterator[Findin
 # --- loose objects ---------------------------------------------------------------------------------------------------
 
 
-def _check_space(fs: Fs, loose: Loose, space: Space, bodies: _Bodies) -> Iterator[Finding]:
+def _check_space(fs: Fs, loose: Loose, space: Space, bodies: _Bodies, note: Note) -> Iterator[Finding]:
     for path, digest in loose.walk(space):
         if digest is None:
             yield Finding("stray_file", "note", path, "no object has this name")
             continue
+        note(space, (digest,))
         try:
             data = fs.read(path)
             if data is None:
@@ -220,12 +224,12 @@ class _Scan:
     bad: dict[int, tuple[BlockRef | None, str]]
 
 
-def _check_pack(fs: Fs, pack: Pack) -> Iterator[Finding]:
+def _check_pack(fs: Fs, pack: Pack, note: Note) -> Iterator[Finding]:
     try:
         whole = _check_whole(fs, pack)
-        own, lost = _scan(pack, None)
+        own, lost = _scan(pack, None, note)
         index, bad_idx = _read_idx(pack)
-        scan = own or (_scan(pack, index.table)[0] if index is not None else None)
+        scan = own or (_scan(pack, index.table, note)[0] if index is not None else None)
     except NoFile:
         return  # repacked meanwhile
     if whole is not None:
@@ -262,12 +266,12 @@ def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
     return Finding("corrupt_pack", "error", pack.path, f"its bytes hash to sha256:{found.hexdigest()}")
 
 
-def _scan(pack: Pack, table: Table | None) -> tuple[_Scan | None, str]:
+def _scan(pack: Pack, table: Table | None, note: Note) -> tuple[_Scan | None, str]:
     """What the pack says by its own or another table, or why it says nothing. Raises NoFile."""
     try:
         with pack.open(table) as file:
             keys = array("Q", bytes(8 * file.table.objects))
-            bad = {number: (_ref(file.table, number), why) for number, why in file.gather_keys(keys).items()}
+            bad = {number: (_ref(file.table, number), why) for number, why in file.gather_keys(keys, note).items()}
             return _Scan(bytes(file.table.data), file.size, keys, bad), ""
     except NoFile:
         raise

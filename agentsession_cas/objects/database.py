@@ -27,7 +27,7 @@ from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.inorder import InOrder
 from agentsession_cas.objects.loose import Copy, Loose
-from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache
+from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache, Note, note_nothing
 from agentsession_cas.objects.packs import Pack, Packs
 from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
 from agentsession_cas.objects.salvage import salvage
@@ -296,11 +296,14 @@ class ObjectDatabase:
         if error is not None:
             raise error
 
-    def check(self) -> Iterator[Finding]:
-        """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``."""
+    def check(self, note: Note = note_nothing) -> Iterator[Finding]:
+        """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``.
+
+        ``note`` hears of every object that :meth:`iterate` would give.
+        """
         self._use()
         piece = partial(self.get, Space.PIECES)
-        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece)
+        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece, note)
 
     def salvage(self) -> Iterator[tuple[Space, bytes]]:
         """What lies where it cannot be served: the bytes of misnamed files and of blocks that fail their checksum.

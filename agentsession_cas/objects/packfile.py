@@ -10,6 +10,7 @@ import threading
 import zlib
 from array import array
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,6 +20,7 @@ from agentsession_cas.core.packformat import (
     Block,
     BlockRef,
     Codec,
+    Space,
     Table,
     decode_block,
     decode_header,
@@ -30,10 +32,18 @@ from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
 
-__all__ = ["CACHE_MAX", "BlockCache", "PackFile"]
+__all__ = ["CACHE_MAX", "BlockCache", "Note", "PackFile", "note_nothing"]
 
 CACHE_MAX: Final = 32 << 20
 """Bytes of blocks kept in memory per store."""
+
+
+Note = Callable[[Space, Sequence[bytes]], None]
+"""Hears of objects of a space that were read, by their digests."""
+
+
+def note_nothing(space: Space, digests: Sequence[bytes]) -> None:
+    """Hear nothing."""
 
 
 class BlockCache:
@@ -128,18 +138,22 @@ class PackFile:
 
     def digests(self, number: int) -> list[bytes]:
         """The digests of a block's objects. Raises Corrupt, DiskError."""
-        block = self.block(number)
-        return [block.digest(at) for at in range(block.first, block.first + len(block))]
+        return self.block(number).digests()
 
-    def gather_keys(self, keys: array[int]) -> dict[int, str]:
-        """Read all of it; note each object's key at its number. Returns the blocks that cannot be read, and why."""
+    def gather_keys(self, keys: array[int], note: Note = note_nothing) -> dict[int, str]:
+        """Read all of it; note each object's key at its number. Returns the blocks that cannot be read, and why.
+
+        ``note`` is given the digests of each block.
+        """
         bad: dict[int, str] = {}
         for number in range(self.table.blocks):
             try:
-                found = keys_of(self.digests(number))
+                digests = self.digests(number)
             except (Corrupt, DiskError) as error:
                 bad[number] = error.what
                 continue
+            note(Space(self.table.space_of(number)), digests)
+            found = keys_of(digests)
             first = self.table.block(number).first
             keys[first : first + len(found)] = array("Q", found)
         return bad

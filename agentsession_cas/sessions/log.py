@@ -17,6 +17,7 @@ from agentsession_cas.core.rows import (
     ROW_SIZE,
     Row,
     decode_row,
+    decode_rows,
     log_seed,
     row_of_ref,
     seal_row,
@@ -235,6 +236,13 @@ class RowTable:
             yield memoryview(piece)[: count * ROW_SIZE]
         if view.tail:
             yield memoryview(view.tail)
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, from the first on."""
+        for piece in self.stored():
+            yield from decode_rows(piece)
+        for record in self.pending:
+            yield decode_row(record.row)
 
     def words(self, *columns: int, start: int) -> list[list[int]]:
         """Columns, for indexes: 32-bit words, each by its index in a row's 32, of every row from ``start`` on."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from agentsession_cas.core.entry import Entry, Json
-from agentsession_cas.core.facts import Code
+from agentsession_cas.core.facts import Code, Facts
 from agentsession_cas.core.identity import HASH_PREFIX
 from agentsession_cas.core.parsing import parse_trusted
 from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns
@@ -47,6 +47,10 @@ class RowEntry(Entry):
         if body is None:
             body = self._body = parse_trusted(self.content)
         return body
+
+    def fill(self, content: bytes, body: Json, facts: Facts) -> None:
+        """Have at hand what else would be made when it is asked for."""
+        self._content, self._body, self._facts = content, body, facts
 
     def __getattr__(self, name: str) -> Any:
         """Make a member that was not asked for yet: Python asks here for a slot that is empty."""
