@@ -21,14 +21,16 @@ from typing import Final, NamedTuple
 import msgpack
 
 from agentsession_cas.core.rows import BLOCK_SIZE, NO_DIGEST, ROW_SIZE, Newest, whole_rows
-from agentsession_cas.errors import Corrupt
+from agentsession_cas.errors import Corrupt, LimitExceeded
 
 __all__ = [
     "FRAMES_OFFSET",
     "FRAME_MAX",
     "HEAD_SIZE",
     "SALT_END",
+    "ZEROS_MAX",
     "Frame",
+    "Framer",
     "Generation",
     "HeadHint",
     "Record",
@@ -52,6 +54,10 @@ __all__ = [
 FRAMES_OFFSET: Final = 2 * BLOCK_SIZE
 FRAME_MAX: Final = 1 << 30
 """The longest payload of a frame, in bytes."""
+ZEROS_MAX: Final = 256 * 1024 + BLOCK_SIZE
+"""So many zeros may be put behind a frame, to be written with it."""
+_KEPT_MAX: Final = 2 << 20
+"""Memory a framer keeps, in bytes."""
 
 _MAGIC: Final = b"asjrnl02"
 _SETTLED: Final = b"asjrnls2"
@@ -62,8 +68,12 @@ _FRAME: Final = struct.Struct("<8sQQQQI")
 _CRC: Final = struct.Struct("<I")
 _FRAME_HEAD: Final = _FRAME.size + _CRC.size
 _HEAD: Final = struct.Struct("<8s8sQI32s")
+_ZEROS: Final = memoryview(bytes(ZEROS_MAX))
 _HEAD_MAGIC: Final = b"ashead01"
 HEAD_SIZE: Final = _HEAD.size + _CRC.size
+
+
+Buffer = bytes | memoryview
 
 
 class Generation(NamedTuple):
@@ -193,10 +203,66 @@ def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:
 
 
 def encode_frame(salt: bytes, offset: int, sequence: int, committed: int, count: int, payload: bytes) -> bytes:
-    """One frame, to be written at ``offset``; ``payload`` is at most FRAME_MAX bytes."""
+    """One frame, to be written at ``offset``. Raises LimitExceeded when ``payload`` is longer than FRAME_MAX bytes."""
+    _check_size(len(payload))
     head = _FRAME.pack(salt, offset, sequence, committed, len(payload), count)
     crc = zlib.crc32(payload, zlib.crc32(head))
     return b"".join((head, _CRC.pack(crc), payload))
+
+
+def _check_size(size: int) -> None:
+    if size > FRAME_MAX:
+        raise LimitExceeded(
+            f"an append of {size} bytes is past the {FRAME_MAX} that a journal frame holds",
+            next_step="append it in smaller batches",
+        )
+
+
+class Framer:
+    """Makes frames one after the other, long ones in memory that it uses again: mapping new memory takes longer.
+
+    One thread at a time may use it. A frame is good until the next is made.
+    """
+
+    __slots__ = ("_buffer", "_packer")
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer(use_bin_type=True, autoreset=False)
+        self._buffer = memoryview(b"")
+
+    def frame(self, salt: bytes, offset: int, sequence: int, committed: int, records: Sequence[Record]) -> Buffer:
+        """What :func:`encode_frame` makes of the records. Raises LimitExceeded as that does."""
+        packer, count = self._packer, len(records)
+        packer.reset()
+        packer.pack(records)
+        if count == 1:
+            return encode_frame(salt, offset, sequence, committed, 1, packer.bytes())
+        with packer.getbuffer() as payload:
+            size = len(payload)
+            _check_size(size)
+            end = _FRAME_HEAD + size
+            self._reserve(end + ZEROS_MAX)
+            view = self._buffer[:end]
+            view[_FRAME_HEAD:] = payload
+        if end > _KEPT_MAX:
+            self._packer = msgpack.Packer(use_bin_type=True, autoreset=False)
+        _FRAME.pack_into(view, 0, salt, offset, sequence, committed, size, count)
+        crc = zlib.crc32(view[_FRAME_HEAD:], zlib.crc32(view[: _FRAME.size]))
+        _CRC.pack_into(view, _FRAME.size, crc)
+        return view
+
+    def with_zeros(self, frame: Buffer, count: int) -> Buffer:
+        """The frame made last and zeros behind it, at most ``ZEROS_MAX``."""
+        if isinstance(frame, bytes):
+            return frame + bytes(count)
+        end = len(frame)
+        self._buffer[end : end + count] = _ZEROS[:count]
+        return self._buffer[: end + count]
+
+    def _reserve(self, size: int) -> None:
+        """Have a buffer of that size, and not much of one when little is needed again."""
+        if not size <= len(self._buffer) <= max(_KEPT_MAX, size):
+            self._buffer = memoryview(bytearray(max(size, _KEPT_MAX // 2)))
 
 
 def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int, begin: int = 0) -> Frame | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.entry import sidecar_blobs
@@ -64,6 +64,8 @@ _BACKSLASH: Final = 0x5C
 _RUN: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _RUN_MAX: Final = 1 << 16
 """Bytes looked at in one go: others have the interpreter in between."""
+_MASK: Final = b"\1\1"
+"""Stands for two bytes inside a string that end none."""
 
 
 class Cut(NamedTuple):
@@ -112,8 +114,22 @@ def split(digest: bytes, data: bytes) -> Stored:
     return Skeleton(digest, tuple(cuts), b"".join([*kept, data[done:]]))
 
 
-def _large_strings(data: bytes) -> Iterator[tuple[int, int]]:
+def _large_strings(data: bytes) -> Iterable[tuple[int, int]]:
     """Where each large string begins and ends, its quotes left out; any bytes at all may be looked through."""
+    if len(data) > _RUN_MAX:
+        return _strings_one_by_one(data)
+    parts = data.replace(b"\\\\", _MASK).replace(b'\\"', _MASK).split(b'"')
+    outside = b"".join(parts[::2])
+    if b"\\" in outside or _MASK[:1] in outside:  # a backslash that quotes nothing
+        return _strings_one_by_one(data)
+    sizes = list(map(len, parts))
+    large = [at for at in range(1, len(sizes) - 1, 2) if sizes[at] >= PIECE_MIN]
+    starts = [sum(sizes[:at]) + at for at in large]
+    return [(start, start + sizes[at]) for start, at in zip(starts, large, strict=True)]
+
+
+def _strings_one_by_one(data: bytes) -> Iterator[tuple[int, int]]:
+    """The same of a long body, or of what is no JSON."""
     at = 0
     while start := data.find(b'"', at) + 1:
         end = data.find(b'"', start)

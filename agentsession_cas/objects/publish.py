@@ -22,7 +22,7 @@ from typing import Final
 from agentsession_cas.core.packer import Packer
 from agentsession_cas.core.packformat import PACKED_MAX, Space
 from agentsession_cas.core.packindex import index_slices, keys_of
-from agentsession_cas.core.pieces import Skeleton, Stored, encode_loose, encoded_size, pieces_in, split
+from agentsession_cas.core.pieces import PIECE_MIN, Skeleton, Stored, encode_loose, encoded_size, pieces_in, split
 from agentsession_cas.core.slices import drain
 from agentsession_cas.effects import durable
 from agentsession_cas.effects.host import Host
@@ -168,9 +168,11 @@ class Publisher:
 
     def _cut(self, wanted: _Given, work: _Work) -> _Object | None:
         """The form in which to store an object that no pack has; None for a body of several parts that lies loose."""
-        work.rest()
         space, digest, data = wanted
-        stored = split(digest, data) if space is Space.CONTENTS else data
+        if len(data) < PIECE_MIN or space is not Space.CONTENTS:
+            return wanted
+        work.rest()
+        stored = split(digest, data)
         if not isinstance(stored, Skeleton):
             return wanted
         if encoded_size(stored) > PACKED_MAX:
@@ -259,5 +261,5 @@ def _need_pieces(stored: Stored, data: bytes, work: _Work) -> None:
 
 def _by_size(objects: list[_Object]) -> tuple[list[_Object], list[_Object]]:
     """Those that a pack takes, and those too long for one."""
-    fit = [wanted for wanted in objects if encoded_size(wanted[2]) <= PACKED_MAX]
-    return fit, [wanted for wanted in objects if encoded_size(wanted[2]) > PACKED_MAX]
+    unfit = [wanted for wanted in objects if encoded_size(wanted[2]) > PACKED_MAX]
+    return ([wanted for wanted in objects if encoded_size(wanted[2]) <= PACKED_MAX] if unfit else objects), unfit

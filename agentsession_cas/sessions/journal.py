@@ -16,18 +16,19 @@ from typing import Final
 from agentsession_cas.core.framing import (
     FRAMES_OFFSET,
     HEAD_SIZE,
+    ZEROS_MAX,
+    Framer,
     Generation,
     HeadHint,
     Record,
     align,
     decode_head,
-    encode_frame,
     encode_head,
-    record_packer,
 )
+from agentsession_cas.core.rows import BLOCK_SIZE
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import DiskError, DiskFull, NotRegular, WriterPoisoned
-from agentsession_cas.sessions.staged import STEP_MIN, Staged, payload_of
+from agentsession_cas.sessions.staged import STEP_MIN, Staged
 
 __all__ = [
     "HEAD_NAME",
@@ -46,7 +47,7 @@ HEAD_NAME: Final = "HEAD"
 LOG: Final = re.compile(r"log-([0-9]{1,9})(?:\.packed)?")
 """The names of logs."""
 _NEXT: Final = "journal.next-"
-STEP_MAX: Final = 256 * 1024
+STEP_MAX: Final = ZEROS_MAX - BLOCK_SIZE
 
 
 def log_name(log: int) -> str:
@@ -89,7 +90,7 @@ class Journal:
         self._file = file
         self._size = file.size()
         self._step = STEP_MIN
-        self._pack = record_packer()
+        self._framer = Framer()
         self._hint: OpenFile | None = None
         self._poison: str = ""
         self._junk = 0
@@ -131,13 +132,12 @@ class Journal:
         start, count = self.end, len(records)
         if self._sealed == start:
             start = align(start)
-        payload = payload_of(self._pack, records)
-        frame = encode_frame(self.generation.salt, start, self.sequence, self.committed, count, payload)
+        frame = self._framer.frame(self.generation.salt, start, self.sequence, self.committed, records)
         end, size = start + len(frame), self._size
         if end > size:
             # Zeros are for appends to come that are smaller than they; beside a long frame they would double its sync.
             size = align(end) + (self._step if end - start < STEP_MAX else STEP_MIN)
-            frame += bytes(size - end)
+            frame = self._framer.with_zeros(frame, size - end)
         try:
             if self._junk > start:
                 self._file.pwrite(bytes(self._junk - start), start)

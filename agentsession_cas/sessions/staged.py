@@ -7,11 +7,10 @@ file, or one that the next open to write clears away. Knows nothing of entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from agentsession_cas.core.framing import (
-    FRAME_MAX,
     FRAMES_OFFSET,
     Generation,
     Record,
@@ -22,25 +21,14 @@ from agentsession_cas.core.framing import (
 )
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.effects.pace import Rest, no_rest
-from agentsession_cas.errors import AgentSessionError, LimitExceeded
+from agentsession_cas.errors import AgentSessionError
 
-__all__ = ["STEP_MIN", "Staged", "generation_bytes", "payload_of"]
+__all__ = ["STEP_MIN", "Staged", "generation_bytes"]
 
 STEP_MIN: Final = 16 * 1024
 """Zeros behind the frames of a new generation."""
 _PIECE: Final = 1 << 20
 """Bytes written and synced at once."""
-
-
-def payload_of(pack: Callable[[Sequence[Record]], bytes], records: Sequence[Record]) -> bytes:
-    """What a frame of ``records`` holds. Raises LimitExceeded when it is more than one may."""
-    payload = pack(records)
-    if len(payload) > FRAME_MAX:
-        raise LimitExceeded(
-            f"an append of {len(payload)} bytes is past the {FRAME_MAX} that a journal frame holds",
-            next_step="append it in smaller batches",
-        )
-    return payload
 
 
 def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Sequence[Record]]) -> tuple[bytes, int, int]:
@@ -52,7 +40,7 @@ def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Seque
     parts = [encode_generation(generation, tail)]
     end, sequence = FRAMES_OFFSET, generation.base
     for group in groups:
-        frame = encode_frame(generation.salt, end, sequence, sequence, len(group), payload_of(pack, group))
+        frame = encode_frame(generation.salt, end, sequence, sequence, len(group), pack(group))
         parts.append(frame)
         end, sequence = end + len(frame), sequence + len(group)
     size = align(end) + STEP_MIN
@@ -82,8 +70,8 @@ class Staged:
     def add(self, groups: Sequence[Sequence[Record]], rest: Rest = no_rest) -> None:
         """Add a frame for each group, so that what was accepted together stays together."""
         for group in groups:
-            sequence, payload = self.sequence, payload_of(self._pack, group)
-            frame = encode_frame(self.generation.salt, self.end, sequence, sequence, len(group), payload)
+            salt, sequence = self.generation.salt, self.sequence
+            frame = encode_frame(salt, self.end, sequence, sequence, len(group), self._pack(group))
             self._unwritten.append(frame)
             self.end += len(frame)
             self.sequence += len(group)

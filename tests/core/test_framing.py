@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsession_cas.core import framing
 from agentsession_cas.core.framing import (
     FRAMES_OFFSET,
     HEAD_SIZE,
+    ZEROS_MAX,
+    Framer,
     Generation,
     HeadHint,
     Record,
@@ -27,7 +30,7 @@ from agentsession_cas.core.framing import (
     scan_journal,
 )
 from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Newest, whole_rows
-from agentsession_cas.errors import Corrupt
+from agentsession_cas.errors import Corrupt, LimitExceeded
 
 SALT = b"saltsalt"
 OTHER = b"tlastlas"
@@ -282,3 +285,36 @@ def test_a_torn_or_flipped_head_is_none(hint: HeadHint, at: int, mask: int) -> N
     assert decode_head(bytes(data[:at])) is None
     data[at] ^= mask
     assert decode_head(bytes(data)) is None
+
+
+# --- one buffer for many frames ---------------------------------------------------------------------------------------
+
+
+made = st.tuples(st.lists(records, max_size=9), st.integers(0, ZEROS_MAX), st.sampled_from([1, 1, 400]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(made, max_size=6), salts, longs)
+def test_a_framer_makes_the_frames_that_encode_frame_does(
+    groups: list[tuple[list[Record], int, int]], salt: bytes, offset: int
+) -> None:
+    """Long frames, past what it keeps, and short ones in any order; zeros are zeros whatever lay there before."""
+    framer = Framer()
+    for group, zeros, times in groups:
+        many = group * times
+        frame = framer.frame(salt, offset, 3, 2, many)
+        expected = encode_frame(salt, offset, 3, 2, len(many), packed(many))
+        assert bytes(frame) == expected
+        if zeros % 2:
+            assert bytes(framer.with_zeros(frame, zeros)) == expected + bytes(zeros)
+
+
+def test_a_frame_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "FRAME_MAX", 400)
+    framer, record = Framer(), Record(bytes(124), b"e" * 100, b"c" * 100)
+    for group in ([record] * 2, [record._replace(content=bytes(300))]):
+        with pytest.raises(LimitExceeded, match="past the 400 that"):
+            framer.frame(SALT, 0, 0, 0, group)
+        with pytest.raises(LimitExceeded, match="past the 400 that"):
+            encode_frame(SALT, 0, 0, 0, len(group), packed(group))
+    assert bytes(framer.frame(SALT, 0, 0, 0, [record])) == encode_frame(SALT, 0, 0, 0, 1, packed([record]))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentsession_cas.core import pieces as cutting
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.packer import Packer
 from agentsession_cas.core.packformat import (
@@ -115,6 +116,9 @@ def test_bodies_come_back_and_every_long_string_is_a_piece(body: dict[str, Any])
 fragments = st.sampled_from([b'"', b"\\", b'\\"', b"\\\\", b"x" * PIECE_MIN, b'\\"' * PIECE_MIN, b"{", b"\xff", b"\n"])
 
 
+LOOKS = [b'"', b"\\", b'\\"', b"\\\\", b"\1", b"\1\1", b"\\n", b'","', b"a" * 5]
+
+
 @given(st.lists(fragments | st.binary(max_size=5), max_size=12))
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_come_back(parts: list[bytes]) -> None:
@@ -124,6 +128,15 @@ def test_any_bytes_come_back(parts: list[bytes]) -> None:
         assert join(decode_skeleton(encode_stored(stored)), lambda each: pieces[each.digest]) == data
     else:
         assert stored == data
+
+
+@given(st.lists(fragments | st.binary(max_size=5) | st.sampled_from(LOOKS), max_size=30), st.sampled_from([1, 4, 4096]))
+@settings(max_examples=600, deadline=None)
+def test_both_ways_find_the_same_strings(parts: list[bytes], least: int) -> None:
+    data = b"".join(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "PIECE_MIN", least)
+        assert list(cutting._large_strings(data)) == list(cutting._strings_one_by_one(data))
 
 
 @pytest.mark.parametrize(("length", "count"), [(PIECE_MIN - 1, 0), (PIECE_MIN, 1), (PIECE_MIN + 1, 1)])
