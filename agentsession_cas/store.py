@@ -23,6 +23,7 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.spans import check_redacted, check_redacted_header
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.tree import Session
+from agentsession_cas.effects.collector import held_off
 from agentsession_cas.effects.durable import move
 from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
@@ -323,8 +324,9 @@ class Store(Exchange, Redactions, Watching, Upkeep):
         BlobMismatch, NotRedacted, and what reading the file raises; nothing is kept then.
         """
         self._require_writable()
-        session, directory = read_source(self._files.fs, source, media)
-        return self._take(session, Mark.RECORD if as_record else Mark.MIRROR, directory)
+        with held_off():
+            session, directory = read_source(self._files.fs, source, media)
+            return self._take(session, Mark.RECORD if as_record else Mark.MIRROR, directory)
 
     def _take(self, session: Session, mark: int, directory: str) -> Imported:
         return take_session(self._layout, self._catalogue, self._services, self._files.fs, session, mark, directory)
