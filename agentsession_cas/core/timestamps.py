@@ -65,12 +65,10 @@ def ts_to_ns(text: str) -> int:
 def ts_from_ns(ns: int) -> str:
     """The one spelling of a time given in nanoseconds since 1970. Raises BadTimestamp outside the years 0000–9999."""
     seconds, fraction = divmod(ns, _SECOND)
-    text = _second_text(seconds)
-    if fraction:
-        text += f".{str(_SECOND + fraction)[1:]}"  # all nine digits
-        if text[-1] == "0":
-            text = text.rstrip("0")
-    return text + "Z"
+    text = "%s.%09d" % (_second_text(seconds), fraction)  # noqa: UP031 - an append's clock: quicker
+    if fraction % 10:
+        return text + "Z"
+    return text.rstrip("0").removesuffix(".") + "Z"
 
 
 @lru_cache(maxsize=256)

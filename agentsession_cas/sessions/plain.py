@@ -30,6 +30,9 @@ _KINDS: Final[dict[str, tuple[Kind, int, bool]]] = {
     for name, kind in ITEM_KINDS.items()
 }
 """Of each kind of item: itself, its number, whether it is about a call."""
+_URL_SIZE: Final = len("sidecar:sha256:") + 64
+_LONG: Final = 1024
+_FEW: Final = 16
 _make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 
@@ -96,7 +99,7 @@ def chain_items(
             content = canonical(body)
         except (BadJSON, LimitExceeded):
             break
-        if SIDECAR in content or len(content) > PLAIN_MAX:
+        if len(content) > PLAIN_MAX or (_may_name_blob(body["item"], response, content) and SIDECAR in content):
             break
         now = now_ns()
         if not 0 <= now < _TIME_END:
@@ -141,6 +144,16 @@ def _known_kind(draft: Draft, body: Json, response: object) -> tuple[Kind, int, 
         return None
     name = item.get("type")
     return _KINDS.get(name) if type(name) is str else None
+
+
+def _may_name_blob(item: Json, response: str | None, content: bytes) -> bool:
+    """Whether to look for a blob's URL in a body: not in a long one of few strings, none of which is as long as one."""
+    if len(content) < _LONG or len(item) > _FEW or (response is not None and len(response) == _URL_SIZE):
+        return True
+    for name, value in item.items():
+        if type(value) is not str or len(value) == _URL_SIZE or len(name) == _URL_SIZE:
+            return True
+    return False
 
 
 def _hash_with_response(content: bytes) -> tuple[bytes, str]:

@@ -166,7 +166,7 @@ class Writer:
         if owed >= 0:
             self._commit(owed)
         wake(self._directory)
-        if self._journal.load >= CHECKPOINT_BYTES:
+        if self._journal.end >= CHECKPOINT_BYTES and self._journal.load >= CHECKPOINT_BYTES:
             self._checkpoint_when_due()
 
     def _accept(self, drafts: Sequence[Draft]) -> list[Accepted]:

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas import Draft, SessionWriter, entry
+from agentsession_cas.core.facts import Flag
+from agentsession_cas.core.rows import decode_row
 from agentsession_cas.errors import AgentSessionError, CallIDRepeated
 from agentsession_cas.sessions import tip
 from agentsession_cas.sessions.tip import Tip
@@ -40,6 +42,8 @@ def plain_items(draw: st.DrawFn) -> Draft:
     """An item as most are."""
     kind = draw(st.sampled_from(["message", "function_call", "function_call_output", "reasoning"]))
     body: Json = {"item": {"type": kind, "call_id": f"c{draw(st.integers(0, 3))}", "text": draw(TEXTS)}}
+    if draw(st.booleans()):
+        body["item"]["more"] = draw(TEXTS)
     if draw(st.booleans()):
         body["response"] = draw(st.sampled_from(["r", '","response":"']))
     return Draft("item", body)
@@ -135,6 +139,30 @@ def test_both_ways_come_to_the_same(steps: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tip, "_accept_plain", lambda *_: [])
         assert played(steps) == short
+
+
+URL = "sidecar:sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        *(({"image": URL}, True), ({URL: "x"}, True), ({"image": [URL]}, True), ({"a": {"b": URL}}, True)),
+        *(({"image": URL + "b"}, False), ({"image": f'"{URL}"'}, False), ({}, False)),
+    ],
+)
+@pytest.mark.parametrize("response", [None, "r", URL])
+def test_a_blob_in_a_long_body_is_not_overlooked(more: Json, named: bool, response: str | None) -> None:
+    body: Json = {"item": {"type": "message", "text": "y" * 3000, **more}}
+    if response is not None:
+        body["response"] = response
+    first = {"draft": entry.user("the first needs the long way"), "parent": None, "ts": None, "converge": False}
+    steps = [first, {**first, "draft": Draft("item", body)}]
+    short = played(steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tip, "_accept_plain", lambda *_: [])
+        assert played(steps) == short
+    assert bool(decode_row(short[1][1][0], 0).flags & Flag.BLOBS) == (named or response == URL)
 
 
 def test_a_conversation_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
