@@ -507,7 +507,7 @@ def journal_read_before_head(patch: Patch) -> None:
 
 def two_sessions_mixed(patch: Patch) -> None:
     """A reader does not notice that another session came by the name."""
-    patch.setattr(opening, "_identity", lambda *_: None)
+    patch.setattr(opening, "directory_identity", lambda *_: None)
 
 
 _EIO, _FULL = errno.EIO, errno.ENOSPC
