@@ -256,8 +256,7 @@ class Store(Exchange, Redactions, Watching, Upkeep):
     def read(self, session: str) -> Session:
         """A session as it is now, beside whoever writes it: no lock, nothing written. Raises NoSession, Damaged."""
         found = self.snapshot(session)
-        leaf = found.source.entry_id(found.head) if found.head >= 0 else ""
-        return Session(found.header, found.source, leaf=leaf, elsewhere=self._services.elsewhere)
+        return Session(found.header, found.source, leaf=found.leaf, elsewhere=self._services.elsewhere)
 
     def snapshot(self, session: str) -> Snapshot:
         """What :meth:`read` reads, with the state of the files beside it."""

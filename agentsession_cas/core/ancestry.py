@@ -1,4 +1,4 @@
-"""Who is above whom: whether an entry is on the path to another, at a cost that hardly grows with the session.
+"""Who is above whom: whether an entry is on the path to another, and the path, at a cost that hardly grows with either.
 
 A session is long runs of entries that each hang from the one before, with a turn here and there. An :class:`Ancestry`
 keeps the runs alone, each with the run it hangs from and one it may jump to further up, so that a question takes as
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 
-__all__ = ["Ancestry"]
+__all__ = ["Ancestry", "RunPath"]
 
 
 class Ancestry:
@@ -52,6 +54,11 @@ class Ancestry:
         jumps.append(far if depths[above] - depths[near] == depths[near] - depths[far] else above)
         depths.append(depths[above] + 1)
 
+    def add_run(self, count: int) -> None:
+        """Add so many positions, each below the one before; one was added already."""
+        assert self.size
+        self.size += count
+
     def cut(self, size: int) -> None:
         """Forget the positions from ``size`` on."""
         if size >= self.size:
@@ -78,5 +85,42 @@ class Ancestry:
             run = self._above[run]
         return position <= left_at
 
+    def path(self, leaf: int) -> RunPath:
+        """The path to a position."""
+        runs: list[range] = []
+        while leaf >= 0:
+            run = self._run_of(leaf)
+            runs.append(range(self._starts[run], leaf + 1))
+            leaf = self._parents[run]
+        return RunPath(runs[::-1])
+
     def _run_of(self, position: int) -> int:
         return bisect_right(self._starts, position) - 1
+
+
+class RunPath:
+    """The positions of a path, root first, as runs of positions that follow each other. Never changes."""
+
+    __slots__ = ("_before", "_ends", "_starts")
+
+    def __init__(self, runs: Sequence[range]) -> None:
+        """``runs`` are not empty and ascend."""
+        self._starts = array("q", [run.start for run in runs])
+        self._ends = array("q", [run.stop for run in runs])
+        self._before = array("q", accumulate(map(len, runs), initial=0))
+        """How many positions of the path come before each run; behind the last, how many there are."""
+
+    def __len__(self) -> int:
+        return self._before[-1]
+
+    def __getitem__(self, index: int) -> int:
+        """The position at a place on the path, 0 being its root."""
+        run = bisect_right(self._before, index) - 1
+        return self._starts[run] + index - self._before[run]
+
+    def index(self, position: int) -> int:
+        """The place of a position on the path, -1 when it is not on it."""
+        run = bisect_right(self._starts, position) - 1
+        if run < 0 or position >= self._ends[run]:
+            return -1
+        return self._before[run] + position - self._starts[run]

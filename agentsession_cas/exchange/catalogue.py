@@ -16,7 +16,6 @@ from agentsession_cas.core.given import require
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import is_hash
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.source import path_positions
 from agentsession_cas.core.timestamps import canonical_ts, ts_to_ns
 from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSession
 from agentsession_cas.layout import Layout, session_id_of
@@ -24,8 +23,9 @@ from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.listing import Filter, OnDamage, Summary, glance, summarise
 from agentsession_cas.sessions.opening import Snapshot, read_header, snapshot
+from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.rowmaker import digest_of
-from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.source import RowSource
 
 __all__ = ["Catalogue"]
 
@@ -137,13 +137,8 @@ class Catalogue:
         found = self._origin_source(header, forks) if forks else None
         if found is None:
             chain = ChainSource(self._objects, header.base)
-            return Prefix(chain, range(len(chain)))
-        source, position = found
-        try:
-            return Prefix(source, path_positions(source, position))
-        except BaseException:
-            source.close()
-            raise
+            return Prefix(chain, len(chain) - 1)
+        return Prefix(*found)
 
     def _origin_source(self, header: Header, forks: int) -> tuple[RowSource, int] | None:
         if not header.parent_session or header.parent_session == header.id:

@@ -242,12 +242,11 @@ def position_of(found: Snapshot, at: int) -> Position:
     """Where a session that was read stands, with the proof of its first ``at`` rows."""
     source = found.source
     rows = len(source.table)
-    head = source.entry_id(found.head) if found.head >= 0 else ""
     return Position(
         found.header,
         found.state.scan.generation.birth,
         rows,
-        head,
+        found.leaf,
         mark_of(source.table),
         newest_entry(source.table, rows),
         newest_entry(source.table, at) if at <= rows else None,

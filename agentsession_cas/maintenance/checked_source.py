@@ -15,8 +15,9 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import Row
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.rowentry import ROW_TYPES, row_entry
-from agentsession_cas.sessions.source import Prefix, RowSource, hash_of
+from agentsession_cas.sessions.source import RowSource, hash_of
 
 __all__ = ["CheckedSource"]
 

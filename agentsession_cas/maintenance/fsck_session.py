@@ -25,7 +25,7 @@ from agentsession_cas.maintenance.survey import Survey
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.sessions.headerfile import HEADER_NAME
 from agentsession_cas.sessions.opening import read_header
-from agentsession_cas.sessions.source import Prefix
+from agentsession_cas.sessions.prefix import Prefix
 
 __all__ = ["check_session"]
 
@@ -113,7 +113,7 @@ class _Look:
             deep = deep and readable
             if deep:
                 chain = ChainSource(survey.objects, header.base)
-                prefix = Prefix(chain, range(len(chain)))
+                prefix = Prefix(chain, len(chain) - 1)
         source = CheckedSource(files.table(), survey.objects, header.base, prefix)
         check = EntryCheck(source, header, files.scan.generation.base_context, survey, found, deep=deep)
         if prefix is not None and not found.has_errors(told):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentsession_cas.core.ancestry import RunPath
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelope import Envelope, read_envelope
 from agentsession_cas.core.facts import Code, Facts, call_digest
@@ -107,6 +108,13 @@ class ChainSource:
     def continued(self) -> int:
         """The chain is a prefix: a link on it is another session's."""
         return -1
+
+    def path(self, position: int) -> RunPath:
+        """The path to a position: all there is up to it."""
+        return RunPath([range(position + 1)])
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     def is_above(self, position: int, leaf: int) -> bool:
         """Whether ``position`` is on the path to ``leaf``: a chain."""

@@ -28,7 +28,8 @@ from agentsession_cas.sessions import opening
 from agentsession_cas.sessions.follow_changes import Appended, Change, Followed, Head, Reset, Snapshot
 from agentsession_cas.sessions.follow_cursor import Cursor, Trail
 from agentsession_cas.sessions.follow_tail import Tail
-from agentsession_cas.sessions.source import Prefix, RowSource, hash_of
+from agentsession_cas.sessions.prefix import Prefix
+from agentsession_cas.sessions.source import RowSource, hash_of
 from agentsession_cas.sessions.wake import listen, unlisten
 
 __all__ = ["PAUSE_MAX_S", "PAUSE_MIN_S", "Follower"]

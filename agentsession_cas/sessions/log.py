@@ -244,24 +244,34 @@ class RowTable:
         for record in self.pending:
             yield decode_row(record.row)
 
-    def words(self, *columns: int, start: int) -> list[list[int]]:
-        """Columns, for indexes: 32-bit words, each by its index in a row's 32, of every row from ``start`` on."""
-        width = ROW_SIZE // 4
-        values: list[list[int]] = [[] for _ in columns]
+    def spans(self, start: int, end: int) -> Iterator[memoryview]:
+        """The rows from ``start`` to ``end`` as bytes, 128 a row, so many one behind the other at a time.
+
+        The last 4 bytes of a row of the journal are zeros.
+        """
         view = self._view
-        end = view.base + len(view.pending)
         while start < end:
             if start >= view.base:
-                buffer = b"".join(record.row + bytes(4) for record in view.pending[start - view.base :])
-                upto = end
+                pending = view.pending[start - view.base : end - view.base]
+                yield memoryview(b"".join([record.row + bytes(4) for record in pending]))
+                return
+            if start >= view.whole:
+                upto, data, first = min(end, view.base), view.tail, view.whole
             else:
-                upto = view.base if start >= view.whole else min(view.whole, (start // PIECE_ROWS + 1) * PIECE_ROWS)
-                data, last = self.locate(upto - 1)
-                buffer = data[last - (upto - 1 - start) * ROW_SIZE : last + ROW_SIZE]
-            words = memoryview(buffer).cast("I")
+                first = start - start % PIECE_ROWS
+                upto = min(end, view.whole, first + PIECE_ROWS)
+                data, _ = self.locate(upto - 1)  # a piece read when the log was shorter lacks the last
+            yield memoryview(data)[(start - first) * ROW_SIZE : (upto - first) * ROW_SIZE]
+            start = upto
+
+    def words(self, *columns: int, start: int, end: int) -> list[list[int]]:
+        """Columns of the rows from ``start`` to ``end``, for indexes: 32-bit words, each by its index in a row's 32."""
+        width = ROW_SIZE // 4
+        values: list[list[int]] = [[] for _ in columns]
+        for rows in self.spans(start, end):
+            words = rows.cast("I")
             for column, found in zip(columns, values, strict=True):
                 found += words[column::width].tolist()
-            start = upto
         return values
 
     def specials(self) -> list[int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from agentsession_cas.core.framing import Generation
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.rows import ROW_SIZE, Newest, log_seed, seal_row, whole_rows
+from agentsession_cas.core.rows import REF_BASE, REF_ROOT, ROW_SIZE, Newest, log_seed, seal_row, whole_rows
 from agentsession_cas.effects.durable import remove_tree, write_new
 from agentsession_cas.effects.host import Fs, Host, Lock
 from agentsession_cas.errors import (
@@ -31,9 +31,10 @@ from agentsession_cas.errors import (
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header, encode_header
 from agentsession_cas.sessions.journal import JOURNAL_NAME, Journal, clear_leftovers, log_name
+from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.recovery import State, Verdict, read_state, read_state_once
 from agentsession_cas.sessions.services import Services
-from agentsession_cas.sessions.source import Prefix, RowSource
+from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.sessions.staged import generation_bytes
 from agentsession_cas.sessions.writer import CHECKPOINT_BYTES, Writer
 
@@ -60,11 +61,11 @@ W = TypeVar("W", bound=Writer)
 
 
 class Snapshot(NamedTuple):
-    """A session as one read found it. ``head`` is a position, -1 for the universal root."""
+    """A session as one read found it. ``leaf`` is the id of its head, "" for the universal root."""
 
     header: Header
     source: RowSource
-    head: int
+    leaf: str
     state: State
 
 
@@ -92,11 +93,12 @@ def snapshot(host: Host, objects: ObjectDatabase, directory: str, prefix_of: Pre
         undo.callback(state.table.close)
         source = RowSource(state.table, objects, header.base, prefix_of(header, state.scan.generation))
         undo.callback(source.close)
-        head = _head_of(source, header)
-        if head >= source.base_count:
-            source.remember(source.entry_id(head), source.ref_of(head))
+        table = state.table
+        head = table.row(len(table) - 1).head if len(table) else REF_BASE if header.base else REF_ROOT
+        leaf = source.id_of_ref(head)
+        source.remember(leaf, head)
         undo.pop_all()
-    return Snapshot(header, source, head, state)
+    return Snapshot(header, source, leaf, state)
 
 
 def _files(fs: Fs, directory: str) -> tuple[State, Header]:
@@ -123,13 +125,6 @@ def directory_identity(fs: Fs, directory: str) -> tuple[int, int] | None:
     """Device and inode of a session's directory, None when it is not there: another pair is another session."""
     found = fs.stat(directory)
     return (found.device, found.inode) if found is not None else None
-
-
-def _head_of(source: RowSource, header: Header) -> int:
-    table = source.table
-    if len(table):
-        return source.position_of_ref(table.row(len(table) - 1).head)
-    return source.base_count - 1 if header.base else -1
 
 
 def lock_session(host: Host, directory: str, session_id: str, timeout_s: float) -> Lock:

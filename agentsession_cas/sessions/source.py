@@ -1,20 +1,20 @@
 """A session's entries out of its rows: the prefix first, then the log's rows, then the journal's.
 
-Owns the numbering between positions (format: file order) and rows, and the indexes over rows, which are made when first
-asked for and only ever follow the rows. Bodies load from the journal's records or the object database and are verified
-as they load. Writes nothing.
+Owns the numbering between positions (format: file order) and rows. The indexes over rows, and what is known of the
+prefix, are made when first asked for, as far as they are asked, and only ever follow the rows. Bodies load from the
+journal's records or the object database and are verified as they load. Writes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
-from agentsession_cas.core.ancestry import Ancestry
+from agentsession_cas.core.ancestry import Ancestry, RunPath
 from agentsession_cas.core.contextwalk import ContextHashes
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelope import Envelope, read_envelope
@@ -28,42 +28,34 @@ from agentsession_cas.core.rows import (
     REF_BASE,
     REF_ELSEWHERE,
     REF_ROOT,
+    ROW_SIZE,
     TS_BIT,
     Row,
-    RowCode,
     ref_to,
     row_of_ref,
 )
-from agentsession_cas.core.source import EntrySource
 from agentsession_cas.errors import Corrupt
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.sessions.callindex import CallIndex
+from agentsession_cas.sessions.idindex import IdIndex
 from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.rowentry import ROW_TYPES, row_entries, row_entry
 from agentsession_cas.sessions.rowmaker import digest_of
+from agentsession_cas.sessions.rowruns import is_run, row_runs
 
-__all__ = ["Prefix", "RowSource", "hash_of"]
+__all__ = ["RowSource", "hash_of"]
 
 _NEAR: Final = 8
 """Rows looked through one by one rather than by an index that may have to be built."""
-_ID_COLUMN: Final = 0
-_PARENT_COLUMN: Final = 24
-_TARGET_COLUMN: Final = 26
-_CODE_COLUMN: Final = 29
-_CALL_COLUMN: Final = 30
+_SHORT: Final = 2048
+"""Entries looked through for a turn rather than by an index that may have to be built."""
 _NO_ENTRY: Final = -2
-_HANDLED: Final = frozenset({int(Code.DECISION), int(Code.DISPATCH)})
 
 
 def hash_of(digest: bytes) -> str:
     """The ``sha256:`` text of 32 raw bytes."""
     return HASH_PREFIX + digest.hex()
-
-
-class Prefix(NamedTuple):
-    """The path to a base: positions in the source of the session that holds it, root first."""
-
-    source: EntrySource
-    positions: Sequence[int]
 
 
 def _checked(content: bytes, digest: bytes, where: str) -> bytes:
@@ -76,28 +68,29 @@ class RowSource:
     """An :class:`EntrySource` over rows. ``push`` and ``cut`` are its owner's, under the owner's mutex."""
 
     def __init__(self, table: RowTable, objects: ObjectDatabase, base: str, prefix: Prefix | None) -> None:
-        """``base`` is the id of the base, "" for none; a listing may do without the prefix.
-
-        ``base_count`` is how many entries the prefix has.
-        """
+        """``base`` is the id of the base, "" for none; a listing may do without the prefix."""
         self.table = table
         self.base = base
-        self.base_count = len(prefix.positions) if prefix is not None else 0
         self._objects = objects
         self._prefix = prefix
-        self._prefix_ids: dict[str, int] | None = None
-        self._ids: dict[int, int | list[int]] = {}
-        self._calls: dict[int, list[int]] = {}
-        self._strays: list[int] = []
-        self._contexts = ContextHashes(self, self._context_of_row)
+        self._ids = IdIndex(table)
+        self._calls = CallIndex(table)
         self._ancestry = Ancestry()
+        self._ancestry_guard = threading.Lock()
+        self._contexts = ContextHashes(self, self._context_of_row)
         self._legacy: dict[str, int] | None = None
-        self._ids_upto = 0
-        self._calls_upto = 0
         self._newest = ("", -1)
+        self._noted = ("", REF_ROOT)
         self._last = _NO_ENTRY
+        if prefix is None:
+            self.base_count = 0
 
     # --- positions and rows ---
+
+    @cached_property
+    def base_count(self) -> int:
+        """How many entries the prefix has: found when it is first asked for, and so is every position."""
+        return len(self._prefix) if self._prefix is not None else 0
 
     def __len__(self) -> int:
         return self.base_count + self.table.entries
@@ -137,7 +130,7 @@ class RowSource:
         """The id at a position."""
         if position < self.base_count:
             assert self._prefix is not None
-            return self._prefix.source.entry_id(self._prefix.positions[position])
+            return self._prefix.source.entry_id(self._prefix.position(position))
         buffer, offset = self.table.locate(self.number(position))
         return HASH_PREFIX + buffer[offset : offset + 32].hex()
 
@@ -152,7 +145,7 @@ class RowSource:
         """The entry at a position; its body loads when it is asked for."""
         if position < self.base_count:
             assert self._prefix is not None
-            return self._prefix.source.entry(self._prefix.positions[position])
+            return self._prefix.source.entry(self._prefix.position(position))
         return self._own_entry(self.number(position))
 
     def entries(self) -> Iterator[Entry]:
@@ -186,7 +179,7 @@ class RowSource:
         """What the row says; a body is loaded only where a target lies outside the session's own entries."""
         if position < self.base_count:
             assert self._prefix is not None
-            return self._prefix.source.facts(self._prefix.positions[position])
+            return self._prefix.source.facts(self._prefix.position(position))
         row = self.table.row(self.number(position))
         if row.target == REF_ELSEWHERE:
             entry = self._own_entry(self.number(position))
@@ -216,26 +209,15 @@ class RowSource:
         known, position = self._newest
         if entry_id == known:
             return position
+        known, ref = self._noted
+        if entry_id == known:
+            return self.position_of_ref(ref)
         if not is_hash(entry_id):
             return -1
-        digest = digest_of(entry_id)
-        if self._prefix is not None:
-            found = self._prefix_index().get(entry_id, -1)
-            if found >= 0:
-                return found
-        number = self._find_own(digest)
-        return self.position(number) if number >= 0 else -1
-
-    def _id_at(self, number: int) -> bytes:
-        buffer, offset = self.table.locate(number)
-        return buffer[offset : offset + 32]
-
-    def _prefix_index(self) -> dict[str, int]:
-        if self._prefix_ids is None:
-            assert self._prefix is not None
-            source, positions = self._prefix
-            self._prefix_ids = {source.entry_id(at): index for index, at in enumerate(positions)}
-        return self._prefix_ids
+        number = self._ids.find(digest_of(entry_id))
+        if number >= 0:
+            return self.position(number)
+        return self._prefix.place(self._prefix.source.find(entry_id)) if self._prefix is not None else -1
 
     def find_child(self, parent: int, entry_id: str) -> int:
         """:meth:`find` for an id that only a child of position ``parent`` can have.
@@ -249,41 +231,22 @@ class RowSource:
         first, end = self.number(parent) + 1 if parent >= self.base_count else 0, len(self.table)
         if first == end:
             return -1
-        if end - first > _NEAR:
-            return self.find(entry_id)
         digest = digest_of(entry_id)
+        if end - first > _NEAR:
+            number = self._ids.find(digest, first)
+            return self.position(number) if number >= 0 else -1
         return next((self.position(number) for number in range(first, end) if self._id_at(number) == digest), -1)
 
-    def _find_own(self, digest: bytes) -> int:
-        if digest == NO_DIGEST:
-            return -1  # what the rows hold that are no entry
-        self._index_ids()
-        found = self._ids.get(int.from_bytes(digest[:4], "little"), -1)
-        for number in found if isinstance(found, list) else (found,):
-            if number >= 0 and self._id_at(number) == digest:
-                return number
-        return -1
-
-    def _index_ids(self) -> None:
-        if self._ids_upto == len(self.table):
-            return
-        ids = self._ids
-        (words,) = self.table.words(_ID_COLUMN, start=self._ids_upto)
-        for number, word in enumerate(words, self._ids_upto):
-            known = ids.setdefault(word, number)
-            if isinstance(known, list):
-                known.append(number)
-            elif known != number:
-                ids[word] = [known, number]
-        self._ids_upto = len(self.table)
+    def _id_at(self, number: int) -> bytes:
+        buffer, offset = self.table.locate(number)
+        return buffer[offset : offset + 32]
 
     def with_call(self, call_id: str) -> Sequence[int]:
         """Positions of every entry with that call_id, in file order."""
         found: list[int] = []
         if self._prefix is not None:
-            found += self._of_prefix(self._prefix.source.with_call(call_id))
-        self._index_calls()
-        for number in self._calls.get(call_digest(call_id), ()):
+            found += self._prefix.places(self._prefix.source.with_call(call_id))
+        for number in self._calls.numbers(call_digest(call_id)):
             position = self.position(number)
             if self.entry(position).call_id == call_id:
                 found.append(position)
@@ -291,41 +254,18 @@ class RowSource:
 
     @property
     def known_calls(self) -> Container[int] | None:
-        """The digests of all calls an entry is about; None where they are not at hand."""
-        return self._calls if self._prefix is None and self._calls_upto == len(self.table) else None
-
-    def _of_prefix(self, held: Iterable[int]) -> list[int]:
-        """Positions in the prefix of those of its session that are on it; both ascend."""
-        assert self._prefix is not None
-        positions = self._prefix.positions
-        found = ((bisect_left(positions, at), at) for at in held)
-        return [index for index, at in found if index < len(positions) and positions[index] == at]
+        """The digests of all calls an entry is about, and perhaps others; None where they are not at hand."""
+        return self._calls.known if self._prefix is None else None
 
     def about_call(self, position: int) -> Sequence[int]:
         """Positions after a call's of what may belong to it."""
-        self._index_calls()
-        rows = [*self._calls.get(self.facts(position).call, ()), *self._strays]
-        found = {at for at in map(self.position, rows) if at > position}
-        if position < self.base_count:
-            assert self._prefix is not None
-            found.update(self._of_prefix(self._prefix.source.about_call(self._prefix.positions[position])))
-        return sorted(found)
-
-    def _index_calls(self) -> None:
-        table, start = self.table, self._calls_upto
-        if start == len(table):
-            return
-        calls, codes, targets = table.words(_CALL_COLUMN, _CODE_COLUMN, _TARGET_COLUMN, start=start)
-        for number, call in enumerate(calls, start):
-            if call:
-                self._calls.setdefault(call, []).append(number)
-        for number, (code, ref, call) in enumerate(zip(codes, targets, calls, strict=True), start):
-            if code & 0xFF in _HANDLED:
-                target = row_of_ref(ref) if ref != REF_ELSEWHERE else -1
-                named = 0 if target < 0 else calls[target - start] if target >= start else table.row(target).call
-                if named != call:  # or inside the prefix, where it may be
-                    self._strays.append(number)
-        self._calls_upto = len(table)
+        call = self.facts(position).call
+        if position >= self.base_count:
+            return list(map(self.position, self._calls.numbers_behind(self.number(position), call)))
+        assert self._prefix is not None
+        source = self._prefix.source
+        found = self._prefix.places(source.about_call(self._prefix.position(position)))
+        return [*found, *map(self.position, self._calls.numbers_behind(-1, call))]
 
     def continued(self) -> int:
         """The position of the session's own newest ``continued_in`` link, -1 for none."""
@@ -336,22 +276,42 @@ class RowSource:
         """Whether ``position`` is on the path to ``leaf``."""
         ancestry = self._ancestry
         if ancestry.size < len(self):
+            if self.base_count <= position <= leaf < position + _SHORT and self._is_run(position, leaf):
+                return True
             self._index_paths()
         return ancestry.is_above(position, leaf)
 
+    def path(self, position: int) -> RunPath:
+        """The path to a position, as runs."""
+        if self._ancestry.size < len(self):
+            self._index_paths()
+        return self._ancestry.path(position)
+
+    def _is_run(self, position: int, leaf: int) -> bool:
+        """Whether every row behind that of an own entry, up to that of another, hangs from the one before."""
+        number = self.number(position) + 1
+        for rows in self.table.spans(number, self.number(leaf) + 1):
+            if not is_run(rows, number):
+                return False
+            number += len(rows) // ROW_SIZE
+        return True
+
     def _index_paths(self) -> None:
-        """Tell the ancestry of the rows it has not heard of; those that hang from the one before are told by that."""
+        """Tell the ancestry of the entries it has not heard of, runs of them at once."""
         ancestry = self._ancestry
-        while ancestry.size < self.base_count:
-            ancestry.add(ancestry.size - 1)
-        size = ancestry.size
-        before = ref_to(self.number(size - 1)) if size > self.base_count else REF_BASE if size else REF_ROOT
-        start = row_of_ref(before) + 1
-        refs, codes = self.table.words(_PARENT_COLUMN, _CODE_COLUMN, start=start)
-        for number, (ref, code) in enumerate(zip(refs, codes, strict=True), start):
-            if code & 0xFF < RowCode.HEAD:
-                ancestry.add(ancestry.size - 1 if ref == before else self.position_of_ref(ref))
-                before = ref_to(number)
+        with self._ancestry_guard:
+            if not ancestry.size and self.base_count:
+                ancestry.add(-1)
+                ancestry.add_run(self.base_count - 1)
+            size = ancestry.size
+            before = ref_to(self.number(size - 1)) if size > self.base_count else REF_BASE if size else REF_ROOT
+            number = row_of_ref(before) + 1
+            for rows in self.table.spans(number, len(self.table)):
+                for at, ref, more in row_runs(rows, number):
+                    ancestry.add(ancestry.size - 1 if ref == before else self.position_of_ref(ref))
+                    ancestry.add_run(more)
+                    before = ref_to(at + more)
+                number += len(rows) // ROW_SIZE
 
     def find_legacy(self, legacy_id: str) -> int:
         """The position of the entry with that ``legacy_id``, or -1."""
@@ -367,7 +327,7 @@ class RowSource:
     def close(self) -> None:
         """Let the files go, those of the prefix's session among them."""
         self.table.close()
-        if self._prefix is not None and isinstance(self._prefix.source, RowSource):
+        if self._prefix is not None:
             self._prefix.source.close()
 
     # --- growing, under the owner's mutex ---
@@ -376,12 +336,7 @@ class RowSource:
         """Add a row; returns its number. ``entry_id`` is the id of the entry it is of."""
         self._legacy = None
         number = self.table.push(record)
-        if self._calls_upto == number:
-            self._calls_upto = number + 1
-            if row.call:
-                self._calls.setdefault(row.call, []).append(number)
-            if row.code in _HANDLED and self._is_stray(row):
-                self._strays.append(number)
+        self._calls.push(number, row)
         if not entry_id:
             self._last = _NO_ENTRY
             return number
@@ -394,45 +349,24 @@ class RowSource:
         """Add rows of items; ``calls``: numbers of those about a call by its digest; the last is ``entry_id``."""
         self._legacy = None
         first = self.table.extend(records)
-        if self._calls_upto == first:
-            self._calls_upto = first + len(records)
-            for call, numbers in calls.items():
-                self._calls.setdefault(call, []).extend(numbers)
+        self._calls.extend(first, len(records), calls)
         last = self._last
         number = first + len(records) - 1
         last = self._last = last + len(records) if last != _NO_ENTRY else self.position(number)
         self._newest = (entry_id, last)
 
-    def _is_stray(self, row: Row) -> bool:
-        """Whether what a decision or a dispatch names is no row with its call: another, or inside the prefix."""
-        target = row_of_ref(row.target) if row.target != REF_ELSEWHERE else -1
-        return (self.table.row(target).call if target >= 0 else 0) != row.call
-
     def remember(self, entry_id: str, ref: int) -> None:
         """Note where an entry lies that will be asked for: the head, before anything was pushed."""
-        self._newest = (entry_id, self.position_of_ref(ref))
+        self._noted = (entry_id, ref)
 
     def cut(self, count: int) -> None:
         """Take back the rows from ``count`` on; the indexes follow."""
         self._newest = ("", -1)
         self._last = _NO_ENTRY
-        for number in range(count, max(self._ids_upto, self._calls_upto)):
-            row = self.table.row(number)
-            if number < self._ids_upto:
-                self._unindex_id(int.from_bytes(row.entry[:4], "little"), number)
-            if row.call and number < self._calls_upto:
-                self._calls[row.call].remove(number)
-        self._ids_upto = min(self._ids_upto, count)
-        self._calls_upto = min(self._calls_upto, count)
-        while self._strays and self._strays[-1] >= count:
-            self._strays.pop()
+        if row_of_ref(self._noted[1]) >= count:
+            self._noted = ("", REF_ROOT)
+        self._ids.cut(count)
+        self._calls.cut(count)
         self._legacy = None
         self.table.cut(count)
         self._ancestry.cut(len(self))
-
-    def _unindex_id(self, word: int, number: int) -> None:
-        known = self._ids[word]
-        if isinstance(known, list):
-            known.remove(number)
-        else:
-            del self._ids[word]

@@ -33,6 +33,42 @@ def test_it_says_what_a_walk_says(choices: list[int]) -> None:
         assert [ancestry.is_above(at, leaf) for at in every] == [is_above(parents, at, leaf) for at in every]
 
 
+@settings(max_examples=150, deadline=None)
+@given(CHOICES)
+def test_a_path_is_what_a_walk_goes_through(choices: list[int]) -> None:
+    parents, ancestry = parents_of(choices), Ancestry()
+    for parent in parents:
+        ancestry.add(parent)
+    for leaf in range(-1, len(parents)):
+        walked, at = [], leaf
+        while at >= 0:
+            walked.append(at)
+            at = parents[at]
+        walked.reverse()
+        path = ancestry.path(leaf)
+        assert [path[index] for index in range(len(path))] == walked
+        places = {position: index for index, position in enumerate(walked)}
+        assert [path.index(at) for at in range(-1, len(parents) + 1)] == [
+            places.get(at, -1) for at in range(-1, len(parents) + 1)
+        ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1_000_000), st.integers(0, 9)), min_size=1, max_size=60))
+def test_a_run_added_at_once_is_one_added_bit_by_bit(steps: list[tuple[int, int]]) -> None:
+    single, runs = Ancestry(), Ancestry()
+    for pick, count in steps:
+        parent = pick % (single.size + 1) - 1
+        single.add(parent)
+        runs.add(parent)
+        runs.add_run(count)
+        for _ in range(count):
+            single.add(single.size - 1)
+    every = range(-1, single.size)
+    assert runs.size == single.size
+    assert all(runs.is_above(at, leaf) == single.is_above(at, leaf) for leaf in every for at in every)
+
+
 @settings(max_examples=100, deadline=None)
 @given(CHOICES, CHOICES, st.integers(0, 120))
 def test_what_is_cut_is_forgotten(before: list[int], after: list[int], size: int) -> None:
