@@ -199,8 +199,8 @@ def _table(fs: Fs, directory: str, scan: Scan, newest: Newest) -> RowTable:
     """The rows below the base, with the log only where one of them is to be read."""
     generation, tail = scan.generation, scan.tail
     held = generation.base - len(tail) // ROW_SIZE
-    asked = (generation.newest.special, newest.named, newest.continued)
-    log = open_log(fs, directory, generation) if any(0 <= row_of_ref(ref) < held for ref in asked) else None
+    read = newest.named or newest.continued or 0 <= row_of_ref(generation.newest.special) < held
+    log = open_log(fs, directory, generation) if held and read else None  # an entry asks for the row it hangs from too
     return open_rows(generation, tail, log)
 
 

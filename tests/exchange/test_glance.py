@@ -182,3 +182,14 @@ def test_a_name_in_the_journal_is_told_at_a_glance(tmp_path: Path) -> None:
         assert found is not None
         assert found.name == "its name"
         assert found == read_whole(store, "s")
+
+
+@pytest.mark.parametrize("rows", [31, 32, 40])
+def test_a_name_directly_behind_a_checkpoint_is_told_at_a_glance(tmp_path: Path, rows: int) -> None:
+    """It hangs from a row that lies in the log, or in the journal's tail."""
+    with Store.open(tmp_path / "st", create=True) as store:
+        with store.create(id="s") as session:
+            session.append_batch([entry.user(f"{at}") for at in range(rows)])
+            session.checkpoint()
+            session.append(entry.info(name="called"))
+        assert [each.name for each in store.list()] == ["called"]
