@@ -159,7 +159,7 @@ def grow(session: SessionWriter, seeds: list[int]) -> None:
             case 4:
                 session.append(Draft("acme:x", {"n": seed}, parent=chance.choice(own)))
             case 5 | 6:
-                session.append(entry.function_call(f"c{len(session)}", "t", "{}"))
+                session.append(entry.function_call(f"{session.id}.{len(session)}", "t", "{}"))
             case _:
                 touch(session, chance)
 
