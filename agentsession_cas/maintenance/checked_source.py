@@ -63,9 +63,10 @@ class CheckedSource(RowSource):
 
     def is_first(self, digest: bytes, number: int) -> bool:
         """Whether no row before ``number`` has that id, nor the prefix; the row itself has."""
-        if self._prefix is not None and hash_of(digest) in self._prefix_index():
+        prefix = self._prefix
+        if prefix is not None and prefix.place(prefix.source.find(hash_of(digest))) >= 0:
             return False
-        return self._find_own(digest) == number
+        return self._ids.first(digest) == number
 
     def entry(self, position: int) -> Entry:
         """As ``RowSource.entry``."""

@@ -8,6 +8,7 @@ threads may ask. Must not: know positions, or anything of a prefix.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Final
 
 from agentsession_cas.core.rows import NO_DIGEST
@@ -46,6 +47,14 @@ class IdIndex:
             number = self._known(digest)
         return number
 
+    def first(self, digest: bytes) -> int:
+        """:meth:`find`, and of rows that have the same id, which is damage, the first."""
+        if self.find(digest) < 0:
+            return -1
+        while self._low > 0:
+            self._reach_back()
+        return min(self._matches(digest))
+
     def cut(self, count: int) -> None:
         """Forget the rows from ``count`` on, which the table still has."""
         if self._high <= count:
@@ -56,11 +65,12 @@ class IdIndex:
             self._low, self._high = min(self._low, count), count
 
     def _known(self, digest: bytes) -> int:
-        found = self._numbers.get(int.from_bytes(digest[:4], "little"), -1)
-        for number in found if isinstance(found, list) else (found,):
-            if number >= 0 and self._id_at(number) == digest:
-                return number
-        return -1
+        return next(self._matches(digest), -1)
+
+    def _matches(self, digest: bytes) -> Iterator[int]:
+        found = self._numbers.get(int.from_bytes(digest[:4], "little"), ())
+        numbers = (found,) if isinstance(found, int) else found
+        return (number for number in numbers if self._id_at(number) == digest)
 
     def _id_at(self, number: int) -> bytes:
         buffer, offset = self._table.locate(number)

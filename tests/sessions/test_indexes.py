@@ -86,7 +86,8 @@ class Rows:
             case 0:
                 row = self.chance.choice(self.ever)
                 held = row in self.rows and row.code < RowCode.HEAD
-                assert self.ids.find(row.entry) == (self.rows.index(row) if held else -1)
+                find = self.chance.choice([self.ids.find, self.ids.first])
+                assert find(row.entry) == (self.rows.index(row) if held else -1)
             case 1:
                 call = self.chance.choice(CALLS)
                 assert list(self.calls.numbers(call)) == self._about(call)
@@ -119,6 +120,17 @@ def test_an_index_finds_what_a_look_at_every_row_finds(count: int, chance: rando
             rows.push()
         else:
             rows.look()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 40), CHANCES)
+def test_the_first_of_rows_with_the_same_id_is_known(count: int, chance: random.Random) -> None:
+    rows = Rows(count, chance)
+    twice = chance.choice(rows.rows)
+    rows.table.push(Record(encode_row(twice), b"x", b""))
+    if twice.code < RowCode.HEAD:
+        assert rows.ids.find(twice.entry) >= 0
+        assert rows.ids.first(twice.entry) == rows.rows.index(twice)
 
 
 @settings(max_examples=100, deadline=None)
