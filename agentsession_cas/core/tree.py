@@ -50,7 +50,7 @@ class TruncatedLine(NamedTuple):
 
 def drafts_of(entries: Iterable[Appendable]) -> list[Draft]:
     """The entries of a batch as drafts. Raises BadInput for one entry instead of a list, and as ``Draft.of`` does."""
-    return [Draft.of(entry) for entry in as_list(entries, "a batch of entries")]
+    return [each if type(each) is Draft else Draft.of(each) for each in as_list(entries, "a batch of entries")]
 
 
 def no_clock() -> str:

@@ -50,7 +50,7 @@ class SessionWriter(Session):
         and DiskError when the disk refuses.
         """
         drafts = (entry if type(entry) is Draft else Draft.of(entry),)
-        ((id_, outcome, unresolved, *_),), committed = self._writer.append_batch(drafts, durable)
+        ((id_, outcome, unresolved, _, _, _),), committed = self._writer.append_batch(drafts, durable)
         self._follow()
         return _make(Result, (id_, outcome, committed, unresolved))
 
@@ -136,4 +136,4 @@ class SessionWriter(Session):
 
 
 def _results(accepted: Iterable[Accepted], durable: bool) -> list[Result]:
-    return [_make(Result, (id_, outcome, durable, unresolved)) for id_, outcome, unresolved, *_ in accepted]
+    return [_make(Result, (id_, outcome, durable, unresolved)) for id_, outcome, unresolved, _, _, _ in accepted]

@@ -99,7 +99,8 @@ def chain_items(
             content = canonical(body)
         except (BadJSON, LimitExceeded):
             break
-        if len(content) > PLAIN_MAX or (_may_name_blob(body["item"], response, content) and SIDECAR in content):
+        size = len(content)
+        if (size < _LONG or _may_name_blob(body["item"], response)) and SIDECAR in content or size > PLAIN_MAX:
             break
         now = now_ns()
         if not 0 <= now < _TIME_END:
@@ -146,9 +147,9 @@ def _known_kind(draft: Draft, body: Json, response: object) -> tuple[Kind, int, 
     return _KINDS.get(name) if type(name) is str else None
 
 
-def _may_name_blob(item: Json, response: str | None, content: bytes) -> bool:
-    """Whether to look for a blob's URL in a body: not in a long one of few strings, none of which is as long as one."""
-    if len(content) < _LONG or len(item) > _FEW or (response is not None and len(response) == _URL_SIZE):
+def _may_name_blob(item: Json, response: str | None) -> bool:
+    """Whether some string of a body may be a blob's URL: it is not when they are few, and none is as long as one."""
+    if len(item) > _FEW or (response is not None and len(response) == _URL_SIZE):
         return True
     for name, value in item.items():
         if type(value) is not str or len(value) == _URL_SIZE or len(name) == _URL_SIZE:
