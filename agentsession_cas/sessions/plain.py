@@ -100,7 +100,7 @@ def chain_items(
         except (BadJSON, LimitExceeded):
             break
         size = len(content)
-        if (size < _LONG or _may_name_blob(body["item"], response)) and SIDECAR in content or size > PLAIN_MAX:
+        if ((size < _LONG or _may_name_blob(body["item"], response)) and SIDECAR in content) or size > PLAIN_MAX:
             break
         now = now_ns()
         if not 0 <= now < _TIME_END:
