@@ -23,7 +23,7 @@ import orjson
 from agentsession_cas.core.numbers import integer_fits, integer_text, number_text
 from agentsession_cas.errors import BadJSON, LimitExceeded
 
-__all__ = ["LEVELS_MAX", "Json", "canonical", "check", "pointer_of", "utf16_key"]
+__all__ = ["LEVELS_MAX", "Json", "canonical", "check", "fitted", "pointer_of", "utf16_key"]
 
 Json: TypeAlias = Any
 """A decoded JSON value: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` or ``None``."""
@@ -66,6 +66,11 @@ def canonical(value: Json) -> bytes:
         # Something that cannot be written, or a value of more levels or larger whole numbers than orjson takes.
         check(value)
     return _rewrite(value)
+
+
+def fitted(data: bytes) -> bytes:
+    """The same bytes in room of their own size: orjson leaves eight times as much, which tells where many are kept."""
+    return memoryview(data).tobytes()
 
 
 def check(value: Json) -> None:

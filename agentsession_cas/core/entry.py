@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.canonical import canonical, fitted
 from agentsession_cas.core.facts import Facts, facts_of
 from agentsession_cas.core.given import as_object
 from agentsession_cas.core.identity import ROOT, is_hash
@@ -142,7 +142,7 @@ class Entry:
         references = [] if parents is None else check_references(parents, parent)
         check_reserved(body)
         check_line(type_, body)
-        entry = cls.of_content(canonical(body), type_, body, parent, ts, references)
+        entry = cls.of_content(fitted(canonical(body)), type_, body, parent, ts, references)
         if entry.id != id_:
             raise BadID(f"the id is not the hash of the line, which is {entry.id}", where=str(id_))
         return entry

@@ -10,7 +10,7 @@ a refused delivery stays but what the next sweep takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
@@ -23,10 +23,12 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.spans import check_redacted
 from agentsession_cas.core.tree import Session
 from agentsession_cas.errors import AgentSessionError, BadID, Changed, Corrupt, NoObject, NoSession, SessionExists
+from agentsession_cas.exchange.building import build_session
 from agentsession_cas.exchange.catalogue import Catalogue
-from agentsession_cas.exchange.endpoint import Delivery, Name, Object, Position, Receipt
+from agentsession_cas.exchange.endpoint import Delivery, Object, Position, Receipt
 from agentsession_cas.exchange.intake import make_session, make_sessions
 from agentsession_cas.exchange.projection import session_blobs
+from agentsession_cas.exchange.quarantine import Arrived
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.opening import open_writer
@@ -43,7 +45,12 @@ __all__ = ["Parts", "hold", "marked", "receive", "receive_new"]
 _LOCK_WAIT_S: Final = 60.0
 """How long a delivery waits for whoever holds the session."""
 _FRAME_BYTES: Final = 256 << 20
-"""Entries merged at once, whole or not at all, have so many bytes; a longer delivery lands in several steps."""
+"""Entries merged at once, whole or not at all, have about so many bytes; a longer delivery lands in several steps."""
+_WHOLE: Final = 10_000
+_WHOLE_BYTES: Final = 16 << 20
+"""Entries, and bytes that arrived, past which a new session is not made in memory."""
+_BUILT_BYTES: Final = 2 << 20
+"""Bytes of such a session that are in memory at a time."""
 _FRONT: Final = len(f'{{"content":"{HASH_PREFIX}",') + 64
 
 Received = Receipt | AgentSessionError
@@ -62,7 +69,7 @@ class Parts(NamedTuple):
     update_ref: UpdateRef
 
 
-def receive(parts: Parts, delivery: Delivery, arrived: Mapping[Name, bytes]) -> Receipt:
+def receive(parts: Parts, delivery: Delivery, arrived: Arrived) -> Receipt:
     """Make a session, or merge into the one held, durably; ``arrived`` are objects beside those of the store.
 
     Raises Changed when the question has to be asked again, and what :meth:`Endpoint.receive` says.
@@ -113,7 +120,7 @@ def _changed(delivery: Delivery) -> Changed:
 # --- a session that is not held -------------------------------------------------------------------------------------
 
 
-def receive_new(parts: Parts, given: Sequence[tuple[Delivery, Mapping[Name, bytes]]]) -> list[Received]:
+def receive_new(parts: Parts, given: Sequence[tuple[Delivery, Arrived]]) -> list[Received]:
     """Make sessions without a base that share the syncs of their objects and names, each with what arrived for it.
 
     Of each its receipt, or why there is none. Raises what concerns them all.
@@ -144,11 +151,35 @@ def _made(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Receipt:
     layout = parts.layout
     with layout.shared():
         layout.settle()
-        session = _read(parts, delivery, incoming)
-        blobs = incoming.blobs(session_blobs(session))
-        make_session(layout, parts.catalogue, parts.services, session, Mark.MIRROR, blobs)
+        if not delivery.header.base and (len(delivery.own) > _WHOLE or incoming.size > _WHOLE_BYTES):
+            _built(parts, delivery, incoming)
+        else:
+            session = _read(parts, delivery, incoming)
+            blobs = incoming.blobs(session_blobs(session))
+            make_session(layout, parts.catalogue, parts.services, session, Mark.MIRROR, blobs)
     _tidy(parts)
     return _receipt(parts, delivery)
+
+
+def _built(parts: Parts, delivery: Delivery, incoming: _Incoming) -> None:
+    """Make a session that is too long to be held in memory."""
+    header = read_session([delivery.header.line]).header
+    if parts.catalogue.holds(header.id):
+        raise _changed(delivery)
+    if parts.services.redacted_only:
+        check_redacted(header, ())
+    batches = _settled(parts, delivery.own, incoming, _BUILT_BYTES)
+    build_session(parts.layout, parts.catalogue, parts.services, header, batches, _first_head(delivery))
+
+
+def _settled(parts: Parts, own: Iterable[str], incoming: _Incoming, size_max: int) -> Iterator[list[Entry]]:
+    """Entries, every hash made again, so many bytes of them at a time; the blobs they name are the store's by then."""
+    for entries in _batches(map(incoming.entry, own), size_max):
+        naming = (entry.content for entry in entries if entry.facts.flags & Flag.BLOBS)
+        blobs = dict.fromkeys(blob for content in naming for blob in sidecar_blobs(content))
+        if blobs:
+            parts.objects.publish(incoming.blobs(blobs))
+        yield entries
 
 
 def _read(parts: Parts, delivery: Delivery, incoming: _Incoming) -> Session:
@@ -195,11 +226,7 @@ def _merged(parts: Parts, delivery: Delivery, incoming: _Incoming, held: Receive
     with parts.layout.shared():
         parts.layout.settle()
         admitted = 0
-        for entries in _batches(incoming.entry(each) for each in delivery.own):
-            naming = (entry.content for entry in entries if entry.facts.flags & Flag.BLOBS)
-            blobs = dict.fromkeys(blob for content in naming for blob in sidecar_blobs(content))
-            if blobs:
-                parts.objects.publish(incoming.blobs(blobs))
+        for entries in _settled(parts, delivery.own, incoming, _FRAME_BYTES):
             admitted += held.merge(delivery.header, entries, delivery.known)
         if not delivery.own:
             held.merge(delivery.header, (), ())  # a header of a later format
@@ -210,13 +237,13 @@ def _merged(parts: Parts, delivery: Delivery, incoming: _Incoming, held: Receive
     return Receipt(False, admitted, moved, forced, why, position)
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _batches(entries: Iterable[Entry], size_max: int) -> Iterator[list[Entry]]:
     batch: list[Entry] = []
     size = 0
     for entry in entries:
         batch.append(entry)
-        size += len(entry.content)
-        if size >= _FRAME_BYTES:
+        size += len(entry.content) + len(entry.envelope)
+        if size >= size_max:
             yield batch
             batch, size = [], 0
     if batch:
@@ -255,8 +282,9 @@ def _may_follow(held: Receiver, to: str) -> str:
 class _Incoming:
     """Objects that arrived, and behind them those of the store."""
 
-    def __init__(self, objects: ObjectDatabase, arrived: Mapping[Name, bytes]) -> None:
+    def __init__(self, objects: ObjectDatabase, arrived: Arrived) -> None:
         self._objects = objects
+        self.size = arrived.size
         self._arrived = arrived
 
     def get(self, space: Space, digest: bytes) -> bytes:
