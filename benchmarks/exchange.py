@@ -14,15 +14,17 @@ from collections.abc import Callable
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 from agentsession_cas import Store, entry
 from benchmarks.corpus import stream
-from benchmarks.harness import OURS, Comparison, Options, Turn, compare, part
+from benchmarks.harness import OURS, Comparison, Options, Target, Turn, compare, part
 from benchmarks.sessions import Place
 
 __all__ = ["measure"]
 
 GIT, RSYNC = "git push", "rsync"
+EVEN: Final = Target(GIT, 1)
 _BATCH = 100
 
 
@@ -32,10 +34,10 @@ def measure(used: Options) -> list[Comparison]:
     place = used.sessions.copy(used.entries, "pushed")
     directory = used.directory / "exchange"
     directory.mkdir()
-    compared = [compare(f"first push of {used.entries:,} entries", _first(place, directory), used.rounds)]
+    compared = [compare(f"first push of {used.entries:,} entries", _first(place, directory), used.rounds, [EVEN])]
     for new in (1, _BATCH):
         title = f"push of {new} new to {used.entries:,} entries"
-        compared.append(compare(title, _growing(place, directory / f"new-{new}", new), used.rounds))
+        compared.append(compare(title, _growing(place, directory / f"new-{new}", new), used.rounds, [EVEN]))
     sessions = max(1, used.entries // 10)
     still = _still(directory / "still", sessions)
     compared.append(compare(f"push of {sessions:,} sessions, none new", still, used.rounds))

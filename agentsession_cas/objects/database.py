@@ -9,12 +9,12 @@ take the store lock (the caller of ``publish`` holds it).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.packindex import keys_of
@@ -33,6 +33,9 @@ from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
 from agentsession_cas.objects.salvage import salvage
 
 __all__ = ["Location", "ObjectDatabase", "ObjectStats"]
+
+
+_LISTED_MIN: Final = 4096
 
 
 class Location(NamedTuple):
@@ -131,12 +134,20 @@ class ObjectDatabase:
         self._use()
         self._packs.relist()
         keys = keys_of([digest for _, digest in names])
-        packed = self._packs.among(set(keys))
+        packed, filed = self._packs.among(set(keys)), self._filed(names)
         return [
             name
             for key, name in zip(keys, names, strict=True)
-            if (key not in packed or self._packs.get(*name, []) is None) and not self._lies_loose(*name)
+            if (key not in packed or self._packs.get(*name, []) is None)
+            and not (name in filed and self._lies_loose(*name))
         ]
+
+    def _filed(self, names: Sequence[tuple[Space, bytes]]) -> Container[tuple[Space, bytes]]:
+        """Those of the names that may have a file of their own: of many, directories tell with less ado."""
+        if len(names) < _LISTED_MIN:
+            return frozenset(names)
+        fans = {(space, digest[0]) for space, digest in names}
+        return {(space, digest) for space, first in fans for digest in self._loose.fan(space, first)}
 
     def _lies_loose(self, space: Space, digest: bytes) -> bool:
         try:

@@ -40,7 +40,14 @@ def test_each_part_is_what_it_is_called() -> None:
         ),
         ("forks", {("fork at 100 entries", "1 ms"): 1.0, ("bytes a fork writes", "at 100 entries"): 1.05}),
         ("importing", {("import of a session file", "SQLite"): 3.0}),
-        ("exchange", {}),
+        (
+            "exchange",
+            {
+                ("first push of 100 entries", "git push"): 1,
+                ("push of 1 new to 100 entries", "git push"): 1,
+                ("push of 100 new to 100 entries", "git push"): 1,
+            },
+        ),
         ("checking", {("fsck", "sha256, all cores"): 2.5}),
         ("memory", {("memory to resume, 100 entries", "64 MiB"): 1.0}),
         (

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.sessions import opening
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.exchange import A, B, grow, lines, stores
-from tests.helpers.exchange_scenes import killed, power
-
-MANY = ("one", "two", "three")
+from tests.helpers.exchange import A, B, grow, stores
+from tests.helpers.exchange_scenes import killed, many_sessions, power
 
 
 def test_power_cuts() -> None:
@@ -24,44 +19,8 @@ def test_kills() -> None:
     assert killed(1, 8) > 20
 
 
-def _many_at_once(judge: Callable[[Host, bool], None]) -> int:
-    """Push several new sessions by one call, and hand over what the disk may hold if the power goes at each effect."""
-    sim, judged = Sim(), 0
-    with stores(sim.host, A, B) as (a, b):
-        for number, session in enumerate(MANY):
-            grow(a, session, *"12345"[: number + 1])
-
-        def cut(kind: str, path: str) -> None:
-            nonlocal judged
-            settles = kind in ("sync", "sync_dir", "rename")
-            for image in sim.images(2, seed=sim.count) if settles else ():
-                judge(image.host, False)
-                judged += 1
-
-        sim.watch(cut)
-        assert {each.session for each in a.push(B, all=True)} == set(MANY)
-        sim.watch(None)
-        for image in sim.images(20, seed=1):
-            judge(image.host, True)
-        assert a.push(B, all=True) == []
-        assert b.fsck().ok
-    return judged
-
-
-def _whole(host: Host, acknowledged: bool) -> None:
-    """Each session is there as its record has it, or not at all; all are once that was acknowledged."""
-    with stores(host, A, B) as (a, b):
-        assert b.fsck().ok
-        there = b.session_ids()
-        assert not acknowledged or set(there) == set(MANY)
-        for session in there:
-            assert lines(b, session) == lines(a, session)
-        a.push(B, all=True)
-        assert set(b.session_ids()) == set(MANY)
-
-
 def test_power_cuts_while_many_sessions_are_made_at_once() -> None:
-    assert _many_at_once(_whole) > 25
+    assert many_sessions(lambda a: a.push(B, all=True)) > 25
 
 
 def test_names_that_were_not_synced_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +36,7 @@ def test_names_that_were_not_synced_show(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("agentsession_cas.exchange.intake.hold_placed", unsynced)
     with pytest.raises((AgentSessionError, AssertionError)):
-        _many_at_once(_whole)
+        many_sessions(lambda a: a.push(B, all=True))
 
 
 def test_many_sessions_share_their_syncs() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -11,7 +14,7 @@ import pytest
 
 from agentsession_cas import Store, entry
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.errors import AgentSessionError, Changed, HeaderDiffers
+from agentsession_cas.errors import AgentSessionError, Changed, DiskError, HeaderDiffers, WriterPoisoned
 from agentsession_cas.exchange import transfer
 from agentsession_cas.exchange.endpoint import Delivery, Item, Manifest, Object, Receipt
 from agentsession_cas.exchange.local import LocalEndpoint, names_of
@@ -134,6 +137,47 @@ def test_one_side_dies_at_every_effect_and_the_other_goes_on(side: str, monkeypa
             continue
         assert at > 5
         return
+
+
+@pytest.mark.parametrize("forever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("held", [False, True], ids=["new", "held"])
+def test_the_receivers_disk_fails(held: bool, code: int, forever: bool, monkeypatch: Patch) -> None:
+    """At one operation after the other: the error is typed, the session as it was or all there.
+
+    The head may be where it was with the entries landed; what is done again comes to its end, and lasts.
+    """
+    failed = 0
+    for at in itertools.count(1, 3):
+        near, far = Sim(seed="near"), Sim(seed="far")
+        a, b = _at(near, A), _at(far, B)
+        _join(monkeypatch, a, b)
+        if held:
+            grow(a, "s", "1", "2")
+            pushed(a, B, "s")
+        before = (own(b, "s"), b.read("s").leaf) if held else None
+        grow(a, "s", "3", "4")
+        fault = far.fail(at, code, forever=forever)
+        with contextlib.suppress(DiskError, WriterPoisoned):
+            pushed(a, B, "s")
+            assert forever or not fault.hits or lines(a, "s") == lines(b, "s")
+        far.heal()
+        if not fault.hits:
+            break
+        failed += 1
+        b = _at(far, B)
+        _join(monkeypatch, a, b)
+        assert b.fsck().ok
+        after = (own(a, "s"), a.read("s").leaf)
+        there = (own(b, "s"), b.read("s").leaf) if b.holds("s") else None
+        assert there in (before, after, (after[0], before[1] if before else ""))
+        pushed(a, B, "s")
+        far.clock.advance(40 * 86_400)
+        b.sweep(0)  # what could not be let go of on a disk that fails, and nobody came back for
+        assert _incoming(b) == []
+        for image in far.images(2, seed=at):
+            assert lines(_at(image, B), "s") == lines(a, "s")
+    assert failed >= 2
 
 
 def _at(sim: Sim, root: str) -> Store:

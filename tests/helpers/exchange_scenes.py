@@ -16,7 +16,7 @@ from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.testing.simfs import Killed, Sim
 from tests.helpers.exchange import A, B, grow, lines, mark, own, pushed, stores
 
-__all__ = ["Acked", "Violation", "judge", "killed", "machine", "power", "scenario"]
+__all__ = ["Acked", "Violation", "judge", "killed", "machine", "many_sessions", "power", "scenario"]
 
 BLOB: Final = b"\x89PNG " * 40
 ERRORS: Final = ("error",)
@@ -190,3 +190,47 @@ def killed(start: int, stride: int, play: Play = scenario) -> int:
         else:
             return cuts
     raise AssertionError("the scenario never ends")
+
+
+# --- several new sessions ---------------------------------------------------------------------------------------------
+
+MANY: Final = ("one", "two", "three")
+
+
+def many_sessions(push: Callable[[Store], object]) -> int:
+    """Push three new sessions; what the disk may hold if the power goes is judged. How many images that was.
+
+    Each is there as its record has it, or not at all; all are once that was acknowledged.
+    """
+    sim, judged = Sim(), 0
+    with stores(sim.host, A, B) as (a, b):
+        for number, session in enumerate(MANY):
+            grow(a, session, *"12345"[: number + 1])
+
+        def cut(kind: str, path: str) -> None:
+            nonlocal judged
+            settles = kind in ("sync", "sync_dir", "rename")
+            for image in sim.images(2, seed=sim.count) if settles else ():
+                _judge_many(image.host, f"{sim.count} {kind} {path} {image.story}", acknowledged=False)
+                judged += 1
+
+        sim.watch(cut)
+        push(a)
+        sim.watch(None)
+        for image in sim.images(20, seed=1):
+            _judge_many(image.host, f"end {image.story}", acknowledged=True)
+        if a.push(B, all=True) or not b.fsck().ok:
+            raise Violation("a repeated push is none")
+    return judged
+
+
+def _judge_many(host: Host, where: str, *, acknowledged: bool) -> None:
+    with stores(host, A, B) as (a, b):
+        there = b.session_ids()
+        if not b.fsck().ok or (acknowledged and set(there) != set(MANY)):
+            raise Violation(f"{where}: {there} {b.fsck().findings}")
+        if any(lines(b, session) != lines(a, session) for session in there):
+            raise Violation(f"{where}: half a session")
+        a.push(B, all=True)
+        if set(b.session_ids()) != set(MANY):
+            raise Violation(f"{where}: it cannot be finished")
