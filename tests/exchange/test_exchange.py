@@ -24,6 +24,8 @@ from agentsession_cas.errors import (
     NotRedacted,
     SessionLocked,
 )
+from agentsession_cas.exchange import receiving
+from agentsession_cas.exchange.local import LocalEndpoint
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.exchange import A, B, C, fetched, grow, lines, mark, own, pushed, refusals, stores
 
@@ -482,6 +484,49 @@ def test_refs_are_pushed_by_compare_and_swap(three: Three) -> None:
     assert b.resolve_ref("main") == RefTarget("other")
     assert pushed(a, b, "s", refs=["main"], force=True).refs == [("main", True, "")]
     sound(a, b)
+
+
+def test_refs_are_pushed_after_the_head(three: Three, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries and head first; where they are refused no ref moves, where the head alone stays the ref does."""
+    a, b, _ = three
+    grow(a, "s", "1")
+    b.create(id="s", cwd="/elsewhere").close()
+    with pytest.raises(HeaderDiffers):
+        pushed(a, b, "s", refs=["main"])
+    assert b.list_refs() == []
+    b.delete("s")
+    heads: list[str] = []
+    move = LocalEndpoint.move_ref
+
+    def looking(self: LocalEndpoint, *arguments: Any) -> bool:
+        heads.append(b.read("s").leaf)
+        return move(self, *arguments)
+
+    monkeypatch.setattr(LocalEndpoint, "move_ref", looking)
+    assert pushed(a, b, "s", refs=["main"]).refs[0].moved
+    assert heads == [a.read("s").leaf]
+    grow(a, "s", "2")
+    done = pushed(a, b, "s", refs=["other"], expected="")
+    assert (done.head.moved, done.refs) == (False, [("other", True, "")])
+
+
+def test_admission_moves_no_head(three: Three, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps: when the second does not come about, the entries are there as a branch, and the head where it was."""
+    a, b, _ = three
+    (first,) = grow(a, "s", "1")
+    pushed(a, b, "s")
+    (second,) = grow(a, "s", "2")
+
+    def cut(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(receiving, "_moved", cut)
+        with pytest.raises(KeyboardInterrupt):
+            pushed(a, b, "s")
+    assert (own(b, "s"), b.read("s").leaf) == ([first, second], first)
+    done = pushed(a, b, "s")
+    assert (done.admitted, done.head.moved, b.read("s").leaf) == (0, True, second)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
