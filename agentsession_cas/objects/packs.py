@@ -33,6 +33,8 @@ KNOWN_MAX: Final = 1 << 17
 """Keys of objects in packs that are kept in memory, at most; packs past that are searched one by one."""
 
 _RECENT_MAX: Final = 4
+_ORDERED_MIN: Final = 4
+"""Fewer packs than this are opened as fast as it is told which is the newest."""
 """Packs looked into before the others: bodies read now, and the pieces they share with older ones."""
 
 _PACK: Final = re.compile(r"pack-[0-9a-f]{64}\.pack")
@@ -275,6 +277,9 @@ class Packs:
         self._guard = threading.Lock()
         self._packs: dict[str, Pack] = {}
         self._recent: tuple[Pack, ...] = ()
+        self._order: tuple[Pack, ...] = ()
+        """All of them, the newest first: what is resumed was written last, and an idx not asked is not opened."""
+        self._made_ns: dict[str, int] = {}
         self._known_guard = threading.Lock()
         self._known: set[int] = set()
         self._joined: set[str] = set()
@@ -292,7 +297,7 @@ class Packs:
 
         A pack that is gone is no error: whoever took it away has put its objects elsewhere. List again.
         """
-        for pack in chain(self._recent, self._packs.values()):
+        for pack in chain(self._recent, self._order):
             try:
                 found = pack.get(space, digest)
             except NoFile:
@@ -310,7 +315,7 @@ class Packs:
     def seek(self, space: Space, digest: bytes) -> Place | None:
         """Where the object probably is, by the idx files; None when none of them shows one."""
         key = key_of(digest)
-        for pack in chain(self._recent, self._packs.values()):
+        for pack in chain(self._recent, self._order):
             try:
                 places = pack.places(space, key)
             except (Corrupt, DiskError):
@@ -410,6 +415,17 @@ class Packs:
             self._replace({})
 
     def _replace(self, packs: dict[str, Pack]) -> None:
-        old, self._packs, self._recent = self._packs, packs, ()
+        order = self._newest_first(packs)
+        old, self._packs, self._order, self._recent = self._packs, packs, order, ()
         for stem in old.keys() - packs.keys():
             old[stem].close()
+
+    def _newest_first(self, packs: Mapping[str, Pack]) -> tuple[Pack, ...]:
+        if len(packs) < _ORDERED_MIN:
+            return tuple(packs.values())
+        made = self._made_ns
+        for stem in packs.keys() - made.keys():
+            with suppress(DiskError):
+                found = self._fs.stat(packs[stem].path)
+                made[stem] = found.mtime_ns if found is not None else 0
+        return tuple(sorted(packs.values(), key=lambda pack: made.get(pack.stem, 0), reverse=True))
