@@ -7,7 +7,6 @@ checks of a fork's base too.
 
 from __future__ import annotations
 
-from agentsession_cas.core.contexthash import context_hash_at
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import REDACTION_MINOR, Header
@@ -20,7 +19,6 @@ from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import Snapshot
 from agentsession_cas.sessions.records import publish_records
-from agentsession_cas.sessions.rowmaker import digest_of
 
 __all__ = ["anchor", "anchor_path", "check_base", "require_media"]
 
@@ -43,18 +41,8 @@ def check_base(header: Header, origin: Snapshot) -> None:
         raise HeadTarget("a base is never a leaf label", where=header.base, next_step="fork at what it labels")
     require_media(header, origin.header)
     early = origin.header.minor < REDACTION_MINOR <= header.minor
-    if _flags(origin) & (PARENTS_BIT | (Flag.REDACTED if early else 0)):
+    if source.flags & (PARENTS_BIT | (Flag.REDACTED if early else 0)):
         _check_path(origin, position, early)
-
-
-def _flags(origin: Snapshot) -> int:
-    """What any row of a session has of flags: told without a look at every row, but for a fork of a fork."""
-    if origin.source.base_count:
-        return PARENTS_BIT | Flag.REDACTED
-    table, flags = origin.source.table, origin.state.scan.generation.newest.flags
-    for number in range(table.base, len(table)):
-        flags |= table.row(number).flags
-    return flags
 
 
 def _check_path(origin: Snapshot, position: int, early: bool) -> None:
@@ -75,10 +63,7 @@ def _check_path(origin: Snapshot, position: int, early: bool) -> None:
 
 def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, base: str) -> bytes:
     """Make the path to ``base`` durable; returns the raw context hash there. ``directory`` is the origin's."""
-    found = anchor_path(fs, objects, directory, origin, base)
-    if found >= origin.source.base_count:
-        return origin.source.context_digest(found)
-    return digest_of(context_hash_at(origin.source, found))
+    return origin.source.context_digest(anchor_path(fs, objects, directory, origin, base))
 
 
 def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, entry: str) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentsession_cas.core.ancestry import RunPath
+from agentsession_cas.core.contexthash import context_hash_at
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelope import Envelope, read_envelope
-from agentsession_cas.core.facts import Code, Facts, call_digest
+from agentsession_cas.core.facts import Code, Facts, Flag, call_digest
 from agentsession_cas.core.packformat import Space
+from agentsession_cas.core.rows import PARENTS_BIT
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.rowmaker import digest_of
 
@@ -108,6 +110,15 @@ class ChainSource:
     def continued(self) -> int:
         """The chain is a prefix: a link on it is another session's."""
         return -1
+
+    @property
+    def flags(self) -> int:
+        """Any, since nothing was read but envelopes."""
+        return PARENTS_BIT | Flag.REDACTED
+
+    def context_digest(self, position: int) -> bytes:
+        """The context hash (store.md A13) at a position, raw: the bodies up to there are read for it."""
+        return digest_of(context_hash_at(self, position))
 
     def path(self, position: int) -> RunPath:
         """The path to a position: all there is up to it."""

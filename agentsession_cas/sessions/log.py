@@ -40,6 +40,7 @@ _SCAN: Final = 3
 """Pieces read of a log, after which it looks as if all of it will be: worth making its sums."""
 _CODE_AT: Final = 116
 """Where in a row its code lies; its kind is the byte behind."""
+_FLAGS_AT: Final = 118
 _LINK: Final = int(Code.LINK)
 _CONTINUED_IN: Final = int(Kind.CONTINUED_IN)
 
@@ -154,6 +155,7 @@ class RowTable:
         self._view = _View(generation.base, whole_rows(generation.base), tail, log, [])
         self._pieces: dict[int, bytes] = {}
         self._last_special = generation.newest.special
+        self._flags = generation.newest.flags
         self.packed: Final = generation.packed
         """So many rows were packed once: they may lack their context hash."""
         self._specials: list[int] | None = None
@@ -274,6 +276,14 @@ class RowTable:
                 found += words[column::width].tolist()
         return values
 
+    @property
+    def flags(self) -> int:
+        """What any row has of flags: told without a look at every row."""
+        flags = self._flags
+        for record in self._view.pending:
+            flags |= int.from_bytes(record.row[_FLAGS_AT : _FLAGS_AT + 2], "little")
+        return flags
+
     def specials(self) -> list[int]:
         """Numbers, ascending, of the rows that are no entry."""
         if self._specials is None:
@@ -346,6 +356,7 @@ class RowTable:
         ``log`` is the log open for reading; the one open already goes on when there is one.
         """
         self.specials()
+        self._flags = self.flags
         view = self._view
         if view.log is not None and log is not None:
             if isinstance(view.log, PackedLog) and isinstance(log, PackedLog):

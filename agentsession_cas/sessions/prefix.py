@@ -20,8 +20,15 @@ __all__ = ["PathSource", "Prefix"]
 class PathSource(EntrySource, Protocol):
     """Entries of a session that forks continue from."""
 
+    @property
+    def flags(self) -> int:
+        """What any entry has of a row's flags, and perhaps more."""
+
     def path(self, position: int) -> RunPath:
         """The path to a position."""
+
+    def context_digest(self, position: int) -> bytes:
+        """The context hash (store.md A13) at a position, raw."""
 
     def close(self) -> None:
         """Let its files go."""

@@ -189,7 +189,10 @@ class RowSource:
         return Facts(Code(row.code), Kind(row.kind), flags, row.call, target)
 
     def context_digest(self, position: int) -> bytes:
-        """The context hash (store.md A13) of an own entry, raw: its row holds it, or bodies are read for it."""
+        """The context hash (store.md A13) at a position, raw: its row holds it, or bodies are read for it."""
+        if position < self.base_count:
+            assert self._prefix is not None
+            return self._prefix.source.context_digest(self._prefix.position(position))
         buffer, offset = self.table.locate(self.number(position))
         digest = buffer[offset + 64 : offset + 96]
         return digest if digest != NO_DIGEST else digest_of(self._contexts.at(position))
@@ -201,6 +204,11 @@ class RowSource:
         buffer, offset = self.table.locate(self.number(position))
         digest = buffer[offset + 64 : offset + 96]
         return hash_of(digest) if digest != NO_DIGEST else ""
+
+    @property
+    def flags(self) -> int:
+        """What any row has of flags, and perhaps more: those of the whole session a prefix is from among them."""
+        return self.table.flags | (self._prefix.source.flags if self._prefix is not None else 0)
 
     # --- indexes ---
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.accept import Elsewhere, Outcome, prepare
-from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at
+from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import Header
@@ -203,6 +203,4 @@ class Tip:
             return EMPTY_CONTEXT_HASH
         if position == source.base_count - 1:
             return hash_of(self._base_context)
-        if position < source.base_count:
-            return context_hash_at(source, position)
         return hash_of(source.context_digest(position))
