@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas.core.packformat import Grade
+from agentsession_cas.core.packindex import Index
 from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
@@ -343,6 +344,29 @@ def test_what_lies_in_many_packs_is_found(root: str, monkeypatch: pytest.MonkeyP
     database.forget()
     done = database.publish([*some(420), *some(64, 20_000)], loose_below=0)
     assert (done.held, done.packed) == (420, 64)
+
+
+def test_the_newest_packs_are_opened_first(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their names are: the objects of a pack are found with no more idx files open than packs as new."""
+    batches = [some(8, 8 * at) for at in range(7)]
+    for at, batch in enumerate(batches):
+        with ObjectDatabase(real_host(), root) as database:
+            before = {pack.stem for pack in database.packs()}
+            database.publish(batch, loose_below=1)
+            (stem,) = {pack.stem for pack in database.packs()} - before
+        os.utime(f"{root}/objects/pack/{stem}.pack", ns=(0, at * 10**9))
+    opened: list[int] = []
+
+    def count(data: bytes | memoryview) -> Index:
+        opened.append(1)
+        return Index(data)
+
+    monkeypatch.setattr(packs, "Index", count)
+    for at, batch in enumerate(reversed(batches), 1):
+        with ObjectDatabase(real_host(), root) as database:
+            opened.clear()
+            assert [database.get(space, digest) for space, digest, _ in batch] == [data for _, _, data in batch]
+            assert len(opened) == at
 
 
 def test_remembered_objects_are_bounded(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
