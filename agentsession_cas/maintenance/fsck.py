@@ -32,6 +32,7 @@ __all__ = ["Progress", "fsck"]
 Progress = Callable[[int, int], None]
 """Called with how many steps are done and how many there are: the objects are one, each session is one."""
 
+
 def fsck(
     layout: Layout,
     objects: ObjectDatabase,

@@ -20,7 +20,6 @@ from agentsession_cas.core.entry import RESERVED, SIDECAR
 from agentsession_cas.core.envelopes import Parts, put_together
 from agentsession_cas.core.facts import Code, facts_of
 from agentsession_cas.core.identity import HASH_PREFIX, is_hash
-from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.required import check_line
 from agentsession_cas.core.rows import (
     NO_DIGEST,
@@ -56,7 +55,7 @@ class PlainCheck:
         self._survey = survey
         self._context_at = context_at
         self._base = digest_of(source.base) if source.base else b""
-        self._fetch = survey.objects.in_order(Space.CONTENTS).get
+        self._fetch = survey.bodies.get
         self._made: dict[int, str] = {}
         """Context hashes by reference, of rows that do not hold theirs."""
         self._last = (REF_ROOT, b"", EMPTY_CONTEXT_HASH)
@@ -75,7 +74,7 @@ class PlainCheck:
             if sha256(envelope).digest() != row.entry or not self._is_held(number, row, envelope):
                 return False
             content = self._content(number, row)
-            return content is not None and self._says_so(number, position, row, content)
+            return content is not None and self._says_so(number, position, row, above, content)
         except (AgentSessionError, ValueError, TypeError, RecursionError):
             return False
 
@@ -107,7 +106,7 @@ class PlainCheck:
             return self._fetch(row.content)
         return held.content if sha256(held.content).digest() == row.content else None
 
-    def _says_so(self, number: int, position: int, row: Row, content: bytes) -> bool:
+    def _says_so(self, number: int, position: int, row: Row, above: bytes, content: bytes) -> bool:
         """Whether a body is as bodies are, and says what its row does."""
         type_ = ROW_TYPES[row.code]
         body = orjson.loads(content)
@@ -130,7 +129,7 @@ class PlainCheck:
         if self._source.table.record(number) is not None:
             self._survey.need_body(row.content, content)
         self._last = (ref_to(number), row.entry, context)
-        self._source.keep_plain(position, row, content, body, facts)
+        self._source.keep_plain(position, row, above, content, body, facts)
         return True
 
     def _target(self, number: int, named: str) -> int:

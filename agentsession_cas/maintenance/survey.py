@@ -39,6 +39,7 @@ class Survey:
 
     def __init__(self, objects: ObjectDatabase, resolve: Resolve, *, fast: bool) -> None:
         self.objects: Final = objects
+        self.bodies: Final = objects.in_order(Space.CONTENTS)
         self.resolve: Final = resolve
         self.fast: Final = fast
         self.listed: Final[dict[Space, set[bytes]]] = {space: set() for space in Space}

@@ -1,7 +1,7 @@
 """Many objects read about in the order they were stored in, as a session reads its bodies.
 
-Owns the objects of one block: once a second one is wanted of it, all of them are hashed at once, and those that follow
-need no index. Of a body's pieces the one behind the piece read last is tried first, and where the others lie is
+Owns the objects of a few blocks: once a second one is wanted of one, all of them are hashed at once, and those that
+follow need no index. Of a body's pieces the one behind the piece read last is tried first, and where the others lie is
 remembered. Invariants: what is returned hashes to its name; where none of this shows an object, the database's own
 ``get`` answers, or says what is wrong. Safe for threads: each thing held is one value, and a stale one costs time and
 no more. Must not: open files, or hold one.
@@ -21,6 +21,8 @@ from agentsession_cas.objects.packs import Pack, Packs, Place
 __all__ = ["InOrder"]
 
 _NO_BLOCK: Final = Block(b"", (0,), 0)
+_HELD_MAX: Final = 4
+"""Blocks whose objects are held: sessions that share their first bodies go to and fro."""
 _PIECES_MAX: Final = 4096
 """Places of pieces that are remembered."""
 
@@ -32,7 +34,19 @@ class InOrder:
     that a body cannot be read in this way.
     """
 
-    __slots__ = ("_at", "_get", "_next_piece", "_packs", "_piece", "_pieces", "_space", "_split", "_use", "_whole")
+    __slots__ = (
+        "_at",
+        "_get",
+        "_held",
+        "_next_piece",
+        "_packs",
+        "_piece",
+        "_pieces",
+        "_space",
+        "_split",
+        "_use",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -48,6 +62,7 @@ class InOrder:
         self._get = get
         self._piece = piece
         self._at: tuple[Pack, int] | None = None
+        self._held: dict[tuple[Pack, int], tuple[dict[bytes, bytes], dict[bytes, tuple[Block, int]]]] = {}
         self._whole: dict[bytes, bytes] = {}
         self._split: dict[bytes, tuple[Block, int]] = {}
         self._next_piece = (_NO_BLOCK, 0)
@@ -85,9 +100,15 @@ class InOrder:
             return None
         pack, at, number = place
         block = pack.block(at)
-        if self._at == (pack, at):
-            self._whole, skeletons = block.by_digest()
-            self._split = {noted: (block, where) for noted, where in skeletons.items()}
+        held = self._held.get((pack, at))
+        if held is None and self._at == (pack, at):
+            whole, skeletons = block.by_digest()
+            held = whole, {noted: (block, where) for noted, where in skeletons.items()}
+            if len(self._held) >= _HELD_MAX:
+                self._held.pop(next(iter(self._held)), None)
+            self._held[pack, at] = held
+        if held is not None:
+            self._whole, self._split = held
         self._at = (pack, at)
         return block, number
 
