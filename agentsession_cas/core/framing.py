@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from agentsession_cas.core.rows import BLOCK_SIZE, NO_DIGEST, ROW_SIZE, Newest, whole_rows
+from agentsession_cas.core.rows import BLOCK_SIZE, NO_DIGEST, ROW_SIZE, Newest, code_of_row, whole_rows
 from agentsession_cas.errors import Corrupt, LimitExceeded
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "frame_at",
     "frames_behind",
     "peek_generation",
+    "record_codes",
     "record_packer",
     "salt_of",
     "scan_journal",
@@ -182,6 +183,18 @@ def record_packer() -> Callable[[Sequence[Record]], bytes]:
     """What makes the payload of a frame out of records; one thread at a time may use it."""
     pack: Callable[[Sequence[Record]], bytes] = msgpack.Packer(use_bin_type=True).pack
     return pack
+
+
+def record_codes(payload: bytes | memoryview, count: int) -> set[int]:
+    """The codes of the rows of a frame; raises Corrupt when the payload does not hold ``count`` of them."""
+    try:
+        raw = msgpack.unpackb(payload, raw=False, strict_map_key=False, use_list=False)
+        rows = [row for row, _, _ in raw]
+        if len(rows) != count or set(map(type, rows)) - {bytes} or set(map(len, rows)) - {ROW_SIZE - 4}:
+            raise Corrupt("a journal frame holds other records than it says")
+        return set(map(code_of_row, rows))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise Corrupt("a journal frame holds no records") from error
 
 
 def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:

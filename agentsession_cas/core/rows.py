@@ -8,8 +8,9 @@ or at another place, is never taken for this one. 32 rows fill a block of 4 KiB;
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from operator import itemgetter
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -29,11 +30,13 @@ __all__ = [
     "Newest",
     "Row",
     "RowCode",
+    "code_of_row",
     "decode_row",
     "decode_rows",
     "encode_row",
     "envelope_columns",
     "is_noted",
+    "is_told_by_count",
     "log_seed",
     "pack_row",
     "ref_to",
@@ -89,6 +92,15 @@ class Row(NamedTuple):
 
 _NOTED: Final = frozenset({int(Code.INFO), int(Code.LINK)})
 _CODE_AT: Final = 116
+
+
+code_of_row: Final[Callable[[bytes], int]] = itemgetter(_CODE_AT)
+"""The code in the bytes of a row."""
+
+
+def is_told_by_count(codes: set[int]) -> bool:
+    """Whether rows of these codes are all entries that neither name nor continue a session."""
+    return codes.isdisjoint(_NOTED) and max(codes, default=0) < RowCode.HEAD
 
 
 def is_noted(row: bytes) -> bool:

@@ -23,6 +23,7 @@ from agentsession_cas.core.framing import (
     Scan,
     decode_head,
     decode_records,
+    record_codes,
     scan_journal,
 )
 from agentsession_cas.core.given import AnyPath, as_object, as_path
@@ -34,6 +35,7 @@ from agentsession_cas.core.rows import (
     Newest,
     decode_row,
     is_noted,
+    is_told_by_count,
     row_of_ref,
     whole_rows,
 )
@@ -175,7 +177,8 @@ def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Sum
     size, journal = _log_size(fs, directory, generation), fs.stat(f"{directory}/{JOURNAL_NAME}")
     if size is None or journal is None:
         return None
-    records = _records(scan, data) if scan.frames else []
+    records = _records(scan, data)
+    counted = scan.sequence - generation.base - len(records)
     newest = _newest(generation, records)
     with closing(_table(fs, directory, scan, newest)) as table:
         table.extend(records)
@@ -187,7 +190,7 @@ def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Sum
             header,
             name,
             _head(header, hint),
-            table.entries,
+            table.entries + counted,
             successor,
             size + header_size + HEAD_SIZE + journal.size,
             ts_from_ns(journal.mtime_ns),
@@ -218,8 +221,12 @@ def _mark(table: RowTable) -> str:
 
 
 def _records(scan: Scan, data: bytes) -> list[Record]:
+    """The records of the journal; none where its rows only count."""
     view = memoryview(data)
-    return [each for frame in scan.frames for each in decode_records(view[frame.payload_at : frame.end], frame.rows)]
+    frames = [(view[frame.payload_at : frame.end], frame.rows) for frame in scan.frames]
+    if all(is_told_by_count(record_codes(payload, rows)) for payload, rows in frames):
+        return []
+    return [each for payload, rows in frames for each in decode_records(payload, rows)]
 
 
 def _head(header: Header, hint: HeadHint) -> str:
