@@ -1,13 +1,14 @@
 """Runs of log rows: entries that each hang from the row directly before, told for many rows at once.
 
-Most of a session is such runs, with a turn here and there; so what is asked of every row's parent is asked of whole
-pieces first. Pure.
+Most of a session is such runs, with a turn here and there; so what is asked of every row's parent is asked of many
+rows at once. Pure.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from agentsession_cas.core.rows import ROW_SIZE, RowCode, ref_to
@@ -17,8 +18,6 @@ __all__ = ["is_run", "row_runs"]
 _PARENT_COLUMN: Final = 24
 _WIDTH: Final = ROW_SIZE // 4
 _CODE_AT: Final = 116
-_BLOCK: Final = 32
-"""Rows looked at together where there is a turn."""
 
 
 def is_run(rows: memoryview, number: int) -> bool:
@@ -38,17 +37,14 @@ def row_runs(rows: memoryview, number: int) -> Iterator[tuple[int, int, int]]:
 
     Each of those behind hangs from the one before it.
     """
-    count = len(rows) // ROW_SIZE
-    if is_run(rows, number):
-        yield number, ref_to(number - 1), count - 1
-        return
-    for first in range(0, count, _BLOCK):
-        block = rows[first * ROW_SIZE : (first + _BLOCK) * ROW_SIZE]
-        if is_run(block, number + first):
-            yield number + first, ref_to(number + first - 1), len(block) // ROW_SIZE - 1
-            continue
-        parents = block.cast("I")[_PARENT_COLUMN::_WIDTH].tolist()
-        codes = block[_CODE_AT::ROW_SIZE].tolist()
-        for at, (parent, code) in enumerate(zip(parents, codes, strict=True), number + first):
-            if code < RowCode.HEAD:
-                yield at, parent, 0
+    parents = rows.cast("I")[_PARENT_COLUMN::_WIDTH].tolist()
+    codes = rows[_CODE_AT::ROW_SIZE].tobytes()
+    above = ref_to(number - 1)
+    before = range(above, above + len(parents))
+    turns = {at for at, (parent, ref) in enumerate(zip(parents, before, strict=True)) if parent != ref}
+    if not codes.isascii():
+        others = [at for at, code in enumerate(codes) if code >= RowCode.HEAD]
+        turns.update(others, [at + 1 for at in others if at + 1 < len(codes)])
+    for start, end in pairwise(sorted({0, len(codes), *turns})):
+        if codes[start] < RowCode.HEAD:
+            yield number + start, parents[start], end - start - 1
