@@ -23,7 +23,7 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.parsing import parse
 from agentsession_cas.core.rows import NO_DIGEST, PARENTS_BIT, REF_ELSEWHERE, TS_BIT, Row, RowCode, row_of_ref
 from agentsession_cas.core.timestamps import is_canonical_ts, ts_to_ns
-from agentsession_cas.errors import AgentSessionError, BadConvergence, BadEntry, Corrupt
+from agentsession_cas.errors import AgentSessionError, BadConvergence, BadEntry, Corrupt, NoObject
 from agentsession_cas.maintenance.checked_source import CheckedSource
 from agentsession_cas.maintenance.findings import Findings
 from agentsession_cas.maintenance.fsck_files import SessionFiles
@@ -213,6 +213,15 @@ class EntryCheck:
         if entry.parent and parent < 0:
             self._report("row_mismatch", number, f"its parent {entry.parent} is not in the session", row.entry)
             return
+        untold: list[int] = []
+
+        def context_at(position: int) -> str:
+            try:
+                return self._context_at(position)
+            except (NoObject, Corrupt):  # of a body above it, which is told of where its own row is
+                untold.append(position)
+                return EMPTY_CONTEXT_HASH
+
         made = make_row(
             source,
             entry,
@@ -220,16 +229,16 @@ class EntryCheck:
             parent,
             row.head,
             parent_ref=source.ref_of(parent),
-            before=self._context_at(parent) if parent >= 0 else EMPTY_CONTEXT_HASH,
+            before=context_at(parent) if parent >= 0 else EMPTY_CONTEXT_HASH,
             ts=ts_to_ns(entry.ts),
             ref_of=source.ref_of,
-            context_at=self._context_at,
+            context_at=context_at,
         )
         if row.context == NO_DIGEST and number < source.table.packed:
             made = made._replace(context=NO_DIGEST)  # packed without: it follows from the bodies
         if row.target == REF_ELSEWHERE and row_of_ref(made.target) > number:
             made = made._replace(target=REF_ELSEWHERE)  # what it names came after it
-        if row_of_ref(row.parent) in self._blind:
+        if untold or row_of_ref(row.parent) in self._blind:
             made = made._replace(context=row.context)
         differing = [name for name, ours, theirs in zip(Row._fields, row, made, strict=True) if ours != theirs]
         self._report_differing(number, row, differing)

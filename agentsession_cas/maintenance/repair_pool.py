@@ -40,6 +40,8 @@ class Pool:
         self._open: tuple[str, dict[bytes, bytes]] = ("", {})
         self._children: dict[bytes, list[bytes]] | None = None
         self._headers: list[Header] | None = None
+        self.promised: set[tuple[Space, bytes]] = set()
+        """What repairs of sessions put back, or in a dry run would: none does it twice."""
 
     def held(self, space: Space, digest: bytes) -> bytes | None:
         """The object as the database serves it, None when it has no good copy."""

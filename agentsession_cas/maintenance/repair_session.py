@@ -214,12 +214,13 @@ class _Repair:
             content = _content_digest(found, wanted[0][2])
             wanted.append((Space.CONTENTS, content, None))
             for space, digest, made in wanted:
-                if self._pool.held(space, digest) is not None:
+                if (space, digest) in self._pool.promised or self._pool.held(space, digest) is not None:
                     continue
                 data = made if made is not None else search.content(digest)
                 if data is None:
                     report.missing.append(hash_of(digest))
                 else:
+                    self._pool.promised.add((space, digest))
                     yield space, digest, data
 
     def _envelope(self, search: Search, found: Found) -> bytes | None:
