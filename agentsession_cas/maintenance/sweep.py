@@ -1,13 +1,14 @@
 """sweep: what no session needs and has lain there for a while goes (store.md A8, architecture §3).
 
 Owns the order. With repacks held off: what is needed is marked and what is dead is found beside whoever writes, which
-takes long. Then the store is held alone, waiting for no session: what changed meanwhile is marked too, the absences the
-plan rests on are made durable (a deleted session that a crash brings back must find its objects), the epoch moves, so
-that nobody goes on believing in what he saw before, and dead packs and loose objects go. At last come packs that are
-dead in part, one after the other: a pack without the dead is written, synced and read back beside whoever writes, and
-takes the old one's place with the store held as before, unless what it lacks has come to be needed. Dead packs go as
-they do in a repack, the pack before its idx: who lists one finds both. Invariants: what is reachable stays, at whatever
-step this ends; a plan deletes no name it wrote. Must not: say what is needed, or what is dead.
+takes long; so is what came meanwhile, until it is little. Then the store is held alone, waiting for no session: what
+has changed since is marked too, the absences the plan rests on are made durable (a deleted session that a crash brings
+back must find its objects), the epoch moves, so that nobody goes on believing in what he saw before, and dead packs and
+loose objects go. At last come packs that are dead in part, one after the other: a pack without the dead is written,
+synced and read back beside whoever writes, and takes the old one's place with the store held as before, unless what it
+lacks has come to be needed. Dead packs go as they do in a repack, the pack before its idx: who lists one finds both.
+Invariants: what is reachable stays, at whatever step this ends; a plan deletes no name it wrote. Must not: say what is
+needed, or what is dead.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ STAGED_NS: Final = 86400 * 10**9
 """What lies in ``tmp/`` for so long belongs to nobody any more: whoever staged it is dead."""
 
 _FSCK: Final = "run fsck; what was to be deleted stays"
+
+_CATCH_UPS: Final = 4
+_FEW: Final = 4
+"""Sessions that changed while others were marked, and the rest may be marked with the store held."""
 
 REF_LOG_NS: Final = 90 * 86400 * 10**9
 """How long a ref log goes back at least, when it has become long."""
@@ -131,6 +136,7 @@ def _round(work: _Sweep, before_ns: int, report: SweepReport, tell: Callable[[in
         report.foresee(plan_sweep(dead, work.age_of, before_ns), dead.tied)
         return False
     before = report.objects
+    dead.spare(work.catch_up())
     with work.alone() as late:
         dead.spare(late)
         plan = plan_sweep(dead, work.age_of, before_ns)
@@ -148,6 +154,10 @@ def _tell_nobody(done: int, total: int) -> None:
     """Nobody watches."""
 
 
+def _unread(layout: Layout) -> Corrupt:
+    return Corrupt("a body that has come meanwhile does not read", where=layout.root, next_step=_FSCK)
+
+
 class _Sweep:
     """The steps of one sweep, repacks being held off."""
 
@@ -159,6 +169,7 @@ class _Sweep:
         self._refs = RefDatabase(layout.host, layout.root, layout.tmp)
         self._roots = Roots(layout, objects, self._refs)
         self._written: set[str] = set()
+        self._changed: set[str] = set()
         self.moves: Final = objects.consolidator(nullcontext)
 
     def find_dead(self, tell: Callable[[int, int], None]) -> Dead:
@@ -169,6 +180,19 @@ class _Sweep:
             if each.pack.stem in self._written:
                 each.file = each.file._replace(mtime_ns=0)
         return dead
+
+    def catch_up(self) -> set[int]:
+        """The marks of what came while the dead were found, beside whoever writes: little is left to mark alone."""
+        marks: set[int] = set()
+        for _ in range(_CATCH_UPS):
+            late = self._roots.mark(_tell_nobody)
+            self._changed.update(self._roots.changed)
+            marks |= late.needed.all() | late.kept.all()
+            if not late.pieces:
+                raise _unread(self._layout)
+            if len(self._roots.changed) <= _FEW:
+                break
+        return marks
 
     def age_of(self, space: Space, digest: bytes) -> DeadFile:
         """The file of a loose object."""
@@ -182,14 +206,16 @@ class _Sweep:
             late = self._roots.mark(_tell_nobody)
             self._make_absences_durable()
             if not late.pieces:
-                raise Corrupt("a body that has come meanwhile does not read", where=self._layout.root, next_step=_FSCK)
+                raise _unread(self._layout)
             yield late.needed.all() | late.kept.all()
 
     def _make_absences_durable(self) -> None:
         """Sync which sessions and refs there are, and the files of those sessions that changed meanwhile."""
-        for directory in self._roots.changed:
+        self._changed.update(self._roots.changed)
+        for directory in sorted(self._changed):
             with suppress(NoFile):
                 self._fs.sync_dir(directory)
+        self._changed.clear()
         for top in (self._layout.sessions, self._layout.trash, self._refs.directory):
             self._fs.sync_dir(top)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from agentsession_cas import RefTarget, Store, entry
 from agentsession_cas.core.packformat import Grade, Space
 from agentsession_cas.errors import Corrupt, Damaged, NoBlob, NoObject, ReadOnly, StoreLocked
+from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance import sweep as sweeping
+from agentsession_cas.maintenance.sweep_roots import Needs, Roots
 from agentsession_cas.sessions.reflog import SEGMENT_SIZE
 from agentsession_cas.testing.simfs import Sim
 
@@ -493,3 +496,41 @@ def test_progress_is_told(store: Store) -> None:
     assert told[0] == (0, 3)
     assert told[-1] == (256, 256)
     assert sweeping.GRACE_S == 14 * DAY
+
+
+def test_what_came_while_the_dead_were_found_is_not_marked_with_the_store_held(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else everybody waits, the longer the more was written: one session changes each time, and the others once."""
+    marked: list[tuple[bool, int]] = []
+    mark, alone = Roots.mark, Layout.alone
+    is_held = False
+
+    def counted(self: Roots, tell: Callable[[int, int], None]) -> Needs:
+        found = mark(self, tell)
+        marked.append((is_held, len(self.changed)))
+        if not is_held:
+            write(store, "a", 1, str(len(marked)))
+        return found
+
+    @contextmanager
+    def holding(self: Layout, timeout_s: float) -> Iterator[None]:
+        nonlocal is_held
+        with alone(self, timeout_s):
+            is_held = True
+            yield
+            is_held = False
+
+    def writing(done: int, _: int) -> None:
+        if done == 7:
+            for number in range(9):
+                write(store, f"new{number}", 2)
+
+    monkeypatch.setattr(Roots, "mark", counted)
+    monkeypatch.setattr(Layout, "alone", holding)
+    write(store, "gone", 5)
+    store.delete("gone")
+    store.sweep(0, progress=writing)
+    assert [count for inside, count in marked if inside][:1] == [1]
+    assert max(count for _, count in marked[1:]) >= 9
+    assert held(store) == needed(store)
