@@ -57,6 +57,11 @@ def _tell(app: App, found: RepairReport) -> int:
         if found.objects is not None:
             for line in _told_objects(found.objects, found.dry_run):
                 app.out.line(*line)
+        if found.refs is not None:
+            done = "would be set anew" if found.dry_run else "set anew as their logs say"
+            for what, named in ((done, found.refs.restored), ("lost", found.refs.lost)):
+                if named:
+                    app.out.line(f"refs {what}: ", ", ".join(named))
         if not found.changed and found.whole:
             app.out.say(good("ok"), f": {counted(len(found.sessions), 'session')}, nothing to repair")
     return 0 if found.whole else EXIT_INTEGRITY

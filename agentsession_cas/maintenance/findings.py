@@ -84,7 +84,9 @@ CODES: Final[dict[str, Meaning]] = {
     "base_rule": Meaning("error", "an entry hangs where the base rule forbids, or the base is a leaf label", _REPORT),
     "bad_convergence": Meaning("error", "parents that name no entry before it", _REPORT),
     # refs
-    "ref_bad": Meaning("error", "a ref that does not read, or in another's place", "set it anew, as its log says"),
+    "ref_bad": Meaning("error", "a ref that does not read, or in another's place", _MEND),
+    "ref_lost": Meaning("error", "a ref that is not there though its log has it", _MEND),
+    "ref_unmade": Meaning("note", "a ref that only its log has: a crash came first, or it is lost", "repair makes it"),
     "ref_clash": Meaning("error", "two refs, one under the other, or alike but for case", "delete one of them"),
     "ref_dangling": Meaning("warning", "a ref whose session is gone", "move the ref, or delete it"),
     "ref_pin_missing": Meaning("error", "no good copy of an entry that a ref pins, or of one above it", _RESTORE),

@@ -108,8 +108,23 @@ class _RefCheck:
                 self._check_log(name, path)
             except DiskError as error:
                 self._add("unreadable_file", error.what, path)
+        self._missing()
         for name in self._held.keys() - set(listed):
             self._add("ref_log_gap", "there is no log", self._refs.logs.directory_of(name))
+
+    def _missing(self) -> None:
+        """Refs that their logs know and that are not there."""
+        is_gone = self._fs.stat(self._refs.directory) is None
+        for name, record in self._refs.missing().items():
+            target, path = record.update.new, self._refs.path_of(name)
+            if target is None:
+                continue
+            if is_gone or record.update.old is not None:
+                self._add("ref_lost", f"its log has it at {target}, update {record.number}", path, target.session)
+            else:
+                self._add("ref_unmade", f"its log has it at {target}", path, target.session)
+            if target.entry:
+                check_path(target.entry, self._survey, Findings(target.session, path))
 
     def _check_log(self, name: str, path: str) -> None:
         segments = self._refs.logs.segments(name)

@@ -1,8 +1,8 @@
 """repair: what damage left of a session, or of the whole store, made to open and read again (store.md A12).
 
 Owns the order: idx files first, then the sessions, for they say which objects are needed and can make some anew; forks
-after what they continue from; packs and loose files last: none leaves its place before all was taken from it. Damage in
-one session keeps no other from being repaired. Must not: guess; what nothing proves is lost, and is said.
+after what they continue from; packs and loose files last: none leaves its place before all was taken from it; refs when
+there is what they lead to. Damage in one session keeps no other from being repaired. Must not: guess; what nothing proves is lost, and is said.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from agentsession_cas.errors import AgentSessionError, Damaged, NoSession, Sessi
 from agentsession_cas.layout import Layout, directory_name, session_id_of
 from agentsession_cas.maintenance.repair_objects import repairing_objects
 from agentsession_cas.maintenance.repair_pool import Pool
+from agentsession_cas.maintenance.repair_refs import repair_refs
 from agentsession_cas.maintenance.repair_report import RepairReport, SessionRepair
 from agentsession_cas.maintenance.repair_session import repair_session
 from agentsession_cas.objects.database import ObjectDatabase
@@ -56,6 +57,7 @@ def repair(
             report.sessions.append(_one_of_all(layout, objects, pool, name, dry_run))
         tell(len(names) + 1, len(names) + 2)
         report.objects = finish()
+        report.refs = repair_refs(layout, dry_run=dry_run)
     tell(len(names) + 2, len(names) + 2)
     return report
 

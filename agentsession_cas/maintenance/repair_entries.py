@@ -1,10 +1,10 @@
 """Which entries a damaged session still has, and in what order: from its rows, and from what names them.
 
 Owns the search for entries whose rows are lost. An entry is believed when its envelope hashes to a name that something
-whole gives: a row, a child's parent, HEAD, a fork's base; or when a row that fails its seal agrees with it in all it
-says. An envelope that is lost is made anew from its row, and has to hash to the id there. Leaves that nothing names are
-looked for last, among the entries no session holds, and never more of them than rows were lost. Reads only. Must not:
-make rows, or write.
+whole gives: a row, a child's parent, HEAD, a fork's base, a pin; or when a row that fails its seal agrees with it in
+all it says. An envelope that is lost is made anew from its row, and has to hash to the id there. Leaves that nothing
+names are looked for last, among the entries no session holds, and never more of them than rows were lost. Reads only.
+Must not: make rows, or write.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from agentsession_cas.maintenance.repair_journal import remains_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import read_header
+from agentsession_cas.sessions.refs import RefDatabase
 from agentsession_cas.sessions.rowmaker import digest_of
 
 __all__ = ["Pool"]
@@ -95,6 +96,16 @@ class Pool:
                 except (NoSession, Damaged, DiskError):
                     continue
         return self._headers
+
+    def pinned(self, session: str, birth: bytes) -> Iterator[bytes]:
+        """The raw ids of entries that refs pin in a session; of every birth when ``birth``, its own, is b""."""
+        refs = RefDatabase(self._layout.host, self._layout.root, self._layout.tmp)
+        try:
+            for pin in refs.pins():
+                if pin.session == session and (not birth or pin.birth in (b"", birth)):
+                    yield digest_of(pin.entry)
+        except (Damaged, DiskError):
+            return  # of the others nothing is known
 
     def children(self, digest: bytes) -> list[bytes]:
         """Entries below one that no session is known to hold: what a session's lost rows may have named."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentsession_cas.maintenance.repair_refs import RefRepair
+
 __all__ = ["ObjectRepair", "RepairReport", "SessionRepair"]
 
 
@@ -92,21 +94,23 @@ class ObjectRepair:
 
 @dataclass(slots=True)
 class RepairReport:
-    """A whole repair: the sessions looked at, and (None for a repair of one session) the objects."""
+    """A whole repair: the sessions looked at, and (None for a repair of one session) the objects and the refs."""
 
     dry_run: bool
     sessions: list[SessionRepair] = field(default_factory=list)
     objects: ObjectRepair | None = None
+    refs: RefRepair | None = None
 
     @property
     def changed(self) -> bool:
         """Whether anything was, or would be, repaired."""
-        return any(each.changed for each in self.sessions) or (self.objects is not None and self.objects.changed)
+        others = (self.objects is not None and self.objects.changed, self.refs is not None and self.refs.restored)
+        return any(each.changed for each in self.sessions) or any(others)
 
     @property
     def whole(self) -> bool:
         """Whether nothing that was looked at is lost."""
-        return all(each.whole for each in self.sessions)
+        return all(each.whole for each in self.sessions) and not (self.refs is not None and self.refs.lost)
 
     def to_json(self) -> dict[str, Any]:
         """The ``repair`` shape, without ``schema``: the sessions that were changed, or are not whole."""
@@ -119,4 +123,5 @@ class RepairReport:
             "checked": len(self.sessions),
             "sessions": told,
             "objects": objects,
+            "refs": self.refs.to_json() if self.refs is not None else None,
         }

@@ -196,13 +196,15 @@ class _Repair:
         return Prefixed(ids, context, lambda at: context_hash_at(chain, at), chain.entry)
 
     def _named(self, header: Header) -> Iterator[bytes]:
-        """Entries that HEAD and the bases of forks say the session holds."""
+        """Entries that HEAD, the bases of forks and pins say the session holds."""
         hint = self._evidence.hint
         if hint is not None and self._evidence.is_witnessed and row_of_ref(hint.head) >= 0:
             yield hint.entry
         for other in self._pool.headers():
             if other.base and other.parent_session == header.id and other.id != header.id:
                 yield digest_of(other.base)
+        known = self._evidence.generation
+        yield from self._pool.pinned(header.id, known.birth if known is not None else b"")
 
     def _lacking(self, search: Search, report: SessionRepair, sound: bool) -> Iterator[_Object]:
         """The objects of what is kept that the store does not serve and that can be had; the others are noted."""

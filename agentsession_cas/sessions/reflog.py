@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.refnames import ref_file
+from agentsession_cas.core.refnames import ref_file, ref_of_file
 from agentsession_cas.effects.durable import ensure_dir, swap
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, Damaged, NoFile, NotRegular
@@ -66,6 +66,21 @@ class RefLog:
                 )
             yield from (record for record in reversed(segment.records) if not above or record.number < above)
             above = first
+
+    def names(self) -> list[str]:
+        """The names that have a log, in order, those of refs that are gone too."""
+        try:
+            return sorted(name for file in self._host.fs.listdir(self.directory) if (name := ref_of_file(file)))
+        except NoFile:
+            return []
+
+    def newest(self, name: str) -> LogRecord | None:
+        """The newest record of a name that reads, None when there is none."""
+        for first in reversed(self.segments(name)):
+            records = self.read_segment(name, first).records
+            if records:
+                return records[-1]
+        return None
 
     def add(self, held: Held | None, update: RefUpdate) -> int:
         """Make the record of an update durable, for a ref that holds ``held``; returns the update's number."""

@@ -16,11 +16,11 @@ from typing import Final
 from agentsession_cas.core.framing import FRAMES_OFFSET, scan_journal
 from agentsession_cas.core.refnames import check_beside, near, ref_file, ref_of_file
 from agentsession_cas.core.timestamps import ts_from_ns
-from agentsession_cas.effects.durable import publish
+from agentsession_cas.effects.durable import ensure_dir, publish
 from agentsession_cas.effects.host import Fs, Host
 from agentsession_cas.errors import Corrupt, Damaged, NoFile, NoSession, NotRegular, RefMoved, StoreLocked
 from agentsession_cas.sessions.journal import JOURNAL_NAME
-from agentsession_cas.sessions.reffile import Held, Pin, RefTarget, RefUpdate, decode_ref, encode_ref
+from agentsession_cas.sessions.reffile import Held, LogRecord, Pin, RefTarget, RefUpdate, decode_ref, encode_ref
 from agentsession_cas.sessions.reflog import RefLog
 
 __all__ = ["RefDatabase", "birth_of"]
@@ -83,19 +83,45 @@ class RefDatabase:
             ) from error
 
     def names(self) -> list[str]:
-        """The name of every ref, damaged ones included, in order."""
-        return sorted(name for file in self._host.fs.listdir(self.directory) if (name := ref_of_file(file)))
+        """The name of every ref, damaged ones included, in order. Raises Damaged when the directory of refs is gone."""
+        try:
+            return sorted(name for file in self._host.fs.listdir(self.directory) if (name := ref_of_file(file)))
+        except NoFile as error:
+            raise Damaged(
+                "the directory of the refs is gone", where=self.directory, next_step="run repair --all: their logs tell"
+            ) from error
+
+    def present(self) -> list[str]:
+        """As :meth:`names`; none when the directory is gone."""
+        return self.names() if self._host.fs.stat(self.directory) is not None else []
+
+    def missing(self) -> dict[str, LogRecord]:
+        """The names whose log says that there is a ref, and there is none, with the newest record of each.
+
+        A crash leaves that of a creation, too; of a ref that was moved before it tells a loss.
+        """
+        present = set(self.present())
+        found: dict[str, LogRecord] = {}
+        for name in self.logs.names():
+            record = self.logs.newest(name) if name not in present else None
+            if record is not None and record.update.new is not None:
+                found[name] = record
+        return found
 
     def pins(self) -> Iterator[Pin]:
         """Every pinned entry: it and the path above it are kept, whether its session is there or not (store.md A8).
 
-        Raises Damaged for a ref that does not read: what it pins is not known. Under the store lock, held exclusively,
+        So is what a lost ref pinned, as its log tells. Raises Damaged for a ref that does not read: what it pins is not
+        known. Under the store lock, held exclusively,
         nothing is pinned meanwhile.
         """
         for name in self.names():
             held = self.read(name)
             if held is not None and held.target.entry:
                 yield Pin(name, held.target.session, held.birth, held.target.entry)
+        for name, record in self.missing().items():
+            if record.update.new is not None and record.update.new.entry:
+                yield Pin(name, record.update.new.session, b"", record.update.new.entry)
 
     def log(self, name: str) -> Iterator[RefUpdate]:
         """The updates of a name, newest first; none for a name that was never one. Raises Damaged.
@@ -141,6 +167,21 @@ class RefDatabase:
             update = RefUpdate(name, current, to, self._now(), reason)
             self._publish(name, Held(to, birth, self.logs.add(held, update)))
             return True
+
+    def restore(self, name: str, held: Held, set_aside: Callable[[], None]) -> None:
+        """Set a ref that is not there, or does not read, without a record; one that reads stays. Raises StoreLocked.
+
+        ``set_aside`` takes away what lies in its place.
+        """
+        with self._locked():
+            try:
+                known = self.read(name)
+            except Damaged:
+                known = None
+            if known is None:
+                set_aside()
+                ensure_dir(self._host.fs, self.directory)
+                self._publish(name, held)
 
     def _delete(self, name: str, held: Held | None, reason: str) -> bool:
         if held is not None:

@@ -35,7 +35,7 @@ def test_one_session(cli: Commands, bench: Bench) -> None:
     assert would.text == "beta: would be repaired: 110 entries kept, 3 of them recovered, 20 objects put back\n"
     assert cli("fsck").code == 3
     done = cli.ok("repair", "beta", "--json").object
-    assert set(done) == {"dry_run", "changed", "whole", "checked", "sessions", "objects"}
+    assert set(done) == {"dry_run", "changed", "whole", "checked", "sessions", "objects", "refs"}
     assert (done["changed"], done["whole"], done["objects"]) == (True, True, None)
     assert [(each["session"], each["kept"], each["recovered"]) for each in done["sessions"]] == [("beta", 110, 3)]
     assert cli.ok("fsck", "--json").object["findings"] == []

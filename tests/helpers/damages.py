@@ -455,6 +455,23 @@ def ref_bad(bench: Bench) -> Told:
     return Told("", "refs/a+b")
 
 
+@damage("ref_lost")
+def ref_lost(bench: Bench) -> Told:
+    with bench.store() as store:
+        store.update_ref("lost", None, RefTarget("alpha"))
+        store.update_ref("lost", RefTarget("alpha"), RefTarget("beta"))
+    (bench.root / "refs" / "lost").unlink()
+    return Told("beta", "refs/lost", "its log has it at beta, update 2")
+
+
+@damage("ref_unmade")
+def ref_unmade(bench: Bench) -> Told:
+    with bench.store() as store:
+        store.update_ref("unmade", None, RefTarget("alpha"))
+    (bench.root / "refs" / "unmade").unlink()
+    return Told("alpha", "refs/unmade")
+
+
 @damage("ref_clash")
 def ref_clash(bench: Bench) -> Told:
     _named(bench, "a/b", RefTarget("alpha"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsession_cas import Store, entry
+from agentsession_cas import RefTarget, Store, entry
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.framing import FRAMES_OFFSET, decode_head, encode_head
 from agentsession_cas.core.header import Harness, Header, new_header
@@ -20,6 +20,7 @@ from agentsession_cas.errors import AgentSessionError, Closed, NoSession, ReadOn
 from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.maintenance.repair_header import mended_header, pieces_of
 from agentsession_cas.maintenance.repair_log import seed_of
+from agentsession_cas.maintenance.repair_pool import Pool
 from agentsession_cas.maintenance.repair_report import RepairReport, SessionRepair
 from agentsession_cas.sessions.headerfile import encode_header
 from agentsession_cas.sessions.rowmaker import digest_of
@@ -251,6 +252,25 @@ def test_a_HEAD_of_fewer_rows_says_nothing_of_the_last(tmp_path: Path) -> None: 
         store.repair("s")
         kept = store.read("s")
         assert kept.leaf == list(kept)[-1].id != ids[4]
+
+
+def test_a_pin_names_an_entry_that_nothing_else_does(tmp_path: Path) -> None:
+    """All rows are lost, and HEAD with them; the leaf that a ref pins tells itself and the path above it."""
+    with Store.open(tmp_path / "store", create=True, background=False) as store:
+        with store.create(id="s") as session:
+            ids = [session.append(entry.user(f"{n}")).id for n in range(6)]
+        store.repack()
+        store.update_ref("kept", None, RefTarget("s", ids[-1]))
+        directory = tmp_path / "store" / "sessions" / "s"
+        (directory / "HEAD").unlink()
+        log = next(directory.glob("log-*.packed"))
+        zero(log, 0, log.stat().st_size)
+        with store.create(id="other") as session:  # has nothing to do with it
+            session.append(entry.user("other"))
+        assert [digest_of(each) for each in ids[-1:]] == list(Pool(store._layout, store.objects).pinned("s", b""))
+        report = of(store.repair("s"), "s")
+        assert (report.recovered, [each.id for each in store.read("s")]) == (6, ids)
+        assert not list(Pool(store._layout, store.objects).pinned("s", b"another birth"))
 
 
 # --- journals --------------------------------------------------------------------------------------------------------
