@@ -1,8 +1,8 @@
 """repair: what damage left of a session, or of the whole store, made to open and read again (store.md A12).
 
 Owns the order: idx files first, then the sessions, for they say which objects are needed and can make some anew; forks
-after what they continue from; packs and loose files last: none leaves its place before all was taken from it; at the end
-refs, when there is what they lead to. Damage in one session keeps no other from being repaired. Must not: guess; what
+after what they continue from; packs and loose files last: none leaves its place before all was taken from it; refs at
+the end, when there is what they lead to. Damage in one session keeps no other from being repaired. Must not: guess; what
 nothing proves is lost, and is said.
 """
 
