@@ -2,8 +2,8 @@
 
 Owns the order: idx files first, then the sessions, for they say which objects are needed and can make some anew; forks
 after what they continue from; packs and loose files last: none leaves its place before all was taken from it; refs at
-the end, when there is what they lead to. Damage in one session keeps no other from being repaired. Must not: guess; what
-nothing proves is lost, and is said.
+the end, when there is what they lead to. Damage in one session keeps no other from being repaired. Must not: guess;
+what nothing proves is lost, and is said.
 """
 
 from __future__ import annotations
