@@ -8,7 +8,7 @@ Bodies come as they are to be stored, whole or as skeletons; their pieces are ob
 | grade | blocks | level | dictionary | envelopes |
 |---|---|---|---|---|
 | FRESH | 64 KiB | fast | none | as they are |
-| EVERYDAY | 256 KiB | steady | small | in binary, 64 KiB of them, hashes of bodies written out: a block is read alone |
+| EVERYDAY | 4 KiB of bodies, 64 KiB of others | steady | small | in binary, bodies by hash: a block is read alone |
 | ARCHIVE | 1 MiB | tight | large | in binary, each block behind the bodies it names |
 """
 
@@ -38,11 +38,12 @@ from agentsession_cas.core.zframes import FAST, STEADY, TIGHT, Dictionary, compr
 
 __all__ = ["Packed", "Packer", "check_of"]
 
-BLOCK_RAW: Final = {Grade.FRESH: 64 << 10, Grade.EVERYDAY: 256 << 10, Grade.ARCHIVE: 1 << 20}
+BLOCK_RAW: Final = {
+    Grade.FRESH: dict.fromkeys(Space, 64 << 10),
+    Grade.EVERYDAY: {**dict.fromkeys(Space, 64 << 10), Space.CONTENTS: 4 << 10},
+    Grade.ARCHIVE: dict.fromkeys(Space, 1 << 20),
+}
 """A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
-
-ENVELOPES_RAW: Final = {**BLOCK_RAW, Grade.EVERYDAY: 64 << 10}
-"""The same of envelopes, which take longer to read than bodies do."""
 
 _LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: TIGHT}
 
@@ -89,7 +90,7 @@ class Packer:
         self._grade = grade
         self._dictionary = dictionary
         self._archive = grade is Grade.ARCHIVE
-        self._block_raw = [ENVELOPES_RAW[grade] if space is Space.ENTRIES else BLOCK_RAW[grade] for space in Space]
+        self._block_raw = [BLOCK_RAW[grade][space] for space in Space]
         self._hash = hashlib.sha256(header)
         self._unwritten = header
         self._groups = [_Group() for _ in Space]

@@ -110,8 +110,8 @@ class Grade(IntEnum):
     ARCHIVE = 2
 
 
-_SPACES: Final = frozenset(Space)
-_CODECS: Final = frozenset(Codec)
+_SPACES: Final = tuple(Space)
+_CODECS: Final = tuple(Codec)
 _GRADES: Final = frozenset(Grade)
 
 
@@ -258,7 +258,7 @@ class Table:
         count = min(self._firsts[number + 1], self.objects) - first
         space, codec = self._spaces[number], self._codecs[number]
         sane = HEADER_SIZE <= offset < end and count > 0 and 0 < raw <= RAW_MAX
-        if not (sane and space in _SPACES and codec in _CODECS):
+        if not (sane and space < len(_SPACES) and codec < len(_CODECS)):
             raise Corrupt(f"block {number} of a pack's table makes no sense")
         return BlockRef(
             offset,
@@ -269,8 +269,8 @@ class Table:
             self._dictionaries[number],
             first,
             count,
-            Space(space),
-            Codec(codec),
+            _SPACES[space],
+            _CODECS[codec],
         )
 
     def block_of(self, number: int) -> int:
@@ -331,7 +331,10 @@ class Block:
     def stored(self, number: int) -> Stored:
         """The object of that number in the pack, as it is stored, unverified. Raises Corrupt."""
         at = number - self.first
-        data = self._data[self._ends[at] : self._ends[at + 1]]
+        try:
+            data = self._data[self._ends[at] : self._ends[at + 1]]
+        except IndexError as error:
+            raise Corrupt(f"a block without object {number}") from error
         return decode_skeleton(data) if at in self._split else data
 
     def view(self, number: int) -> memoryview:

@@ -155,8 +155,10 @@ class _File:
 
     def __init__(self, path: str, flags: int, operation: str) -> None:
         self.path = path
-        with _calling(operation, path):
+        try:
             self._fd, found = _open_fd(path, flags)
+        except OSError as error:
+            raise translate(error, operation, path) from error
         self._inode = found.st_ino
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -197,8 +199,10 @@ class _File:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with _calling("close", self.path):
+            try:
                 os.close(fd)
+            except OSError as error:
+                raise translate(error, "close", self.path) from error
 
 
 class _Mapping:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import Block, Space
 from agentsession_cas.core.pieces import Cut, Skeleton, join
@@ -21,10 +21,24 @@ from agentsession_cas.objects.packs import Pack, Packs, Place
 __all__ = ["InOrder"]
 
 _NO_BLOCK: Final = Block(b"", (0,), 0)
-_HELD_MAX: Final = 4
-"""Blocks whose objects are held: sessions that share their first bodies go to and fro."""
+_RUNS_MAX: Final = 4
+"""Runs of blocks whose objects are held: sessions that share their first bodies go to and fro."""
+_NEAR: Final = 32
+"""So many blocks behind a run is onwards still: pieces and envelopes lie in between."""
+_AHEAD: Final = 1 << 16
+"""Bytes of a pack that are read ahead then."""
 _PIECES_MAX: Final = 4096
 """Places of pieces that are remembered."""
+
+
+class _Run(NamedTuple):
+    """Blocks ``first`` to ``last`` of a pack: their whole objects, and where their skeletons lie, by digest."""
+
+    pack: Pack
+    first: int
+    last: int
+    whole: dict[bytes, bytes]
+    split: dict[bytes, tuple[Block, int]]
 
 
 class InOrder:
@@ -37,11 +51,11 @@ class InOrder:
     __slots__ = (
         "_at",
         "_get",
-        "_held",
         "_next_piece",
         "_packs",
         "_piece",
         "_pieces",
+        "_runs",
         "_space",
         "_split",
         "_use",
@@ -61,8 +75,8 @@ class InOrder:
         self._use = use
         self._get = get
         self._piece = piece
-        self._at: tuple[Pack, int] | None = None
-        self._held: dict[tuple[Pack, int], tuple[dict[bytes, bytes], dict[bytes, tuple[Block, int]]]] = {}
+        self._at: tuple[Pack | None, int] = (None, 0)
+        self._runs: tuple[_Run, ...] = ()
         self._whole: dict[bytes, bytes] = {}
         self._split: dict[bytes, tuple[Block, int]] = {}
         self._next_piece = (_NO_BLOCK, 0)
@@ -99,18 +113,36 @@ class InOrder:
         if place is None:
             return None
         pack, at, number = place
-        block = pack.block(at)
-        held = self._held.get((pack, at))
-        if held is None and self._at == (pack, at):
-            whole, skeletons = block.by_digest()
-            held = whole, {noted: (block, where) for noted, where in skeletons.items()}
-            if len(self._held) >= _HELD_MAX:
-                self._held.pop(next(iter(self._held)), None)
-            self._held[pack, at] = held
-        if held is not None:
-            self._whole, self._split = held
+        run = self._run_at(pack, at)
+        if run is not None:
+            self._whole, self._split = run.whole, run.split
         self._at = (pack, at)
-        return block, number
+        return self._split.get(digest) or (pack.block(at), number)
+
+    def _run_at(self, pack: Pack, at: int) -> _Run | None:
+        """The run that a block is in, read when it is the second time, or behind a run; None when it is neither."""
+        runs = self._runs
+        for run in runs:
+            if run.pack is pack and run.first <= at <= run.last:
+                return run
+        behind = any(run.pack is pack and run.last < at <= run.last + _NEAR for run in runs)
+        if not behind and self._at != (pack, at):
+            return None
+        run = self._read_on(pack, at)
+        self._runs = (run, *runs)[:_RUNS_MAX]
+        return run
+
+    def _read_on(self, pack: Pack, first: int) -> _Run:
+        """A block and what is read ahead of it."""
+        last = first
+        whole: dict[bytes, bytes] = {}
+        split: dict[bytes, tuple[Block, int]] = {}
+        blocks = pack.bodies(first, _AHEAD) if self._space is Space.CONTENTS else ((first, pack.block(first)),)
+        for last, block in blocks:  # noqa: B007 - the last one ends the run
+            objects, skeletons = block.by_digest()
+            whole |= objects
+            split |= {noted: (block, number) for noted, number in skeletons.items()}
+        return _Run(pack, first, last, whole, split)
 
     def _probable(self, cut: Cut) -> bytes | memoryview:
         """What is probably the piece: the next one if it is as long, else what lies where an index shows it."""

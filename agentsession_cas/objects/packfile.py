@@ -10,7 +10,8 @@ import threading
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -33,6 +34,8 @@ from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
 
 __all__ = ["CACHE_MAX", "BlockCache", "Note", "PackFile", "note_nothing"]
+
+_TOGETHER: Final = (Space.CONTENTS, Space.PIECES)
 
 CACHE_MAX: Final = 32 << 20
 """Bytes of blocks kept in memory per store."""
@@ -96,11 +99,15 @@ class PackFile:
         self._dictionaries = dictionaries
         self._last: tuple[int, Block | None] = (-1, None)
         try:
-            self.size = self._file.size()
-            self.table = table or _read_table(self._file, self.size)
+            self.table = table or _read_table(self._file, self._file.size())
         except BaseException:
             self._file.close()
             raise
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._file.size()
 
     def frame(self, number: int) -> tuple[BlockRef, bytes]:
         """The block of that number as it lies there. Raises Corrupt, DiskError."""
@@ -120,6 +127,21 @@ class PackFile:
         block = decode_block(ref, frame, self._dictionaries.get, lambda: self._before(number))
         self._last = (number, block)
         return block
+
+    def behind(self, number: int, size: int) -> Iterator[tuple[int, Space, Block]]:
+        """The blocks of bodies and pieces that lie whole in ``size`` bytes behind a block, up to a damaged one."""
+        with suppress(Corrupt, DiskError):
+            before = self.table.block(number)
+            start = before.offset + before.size
+            data = self._file.pread(size, start)
+            for at in range(number + 1, self.table.blocks):
+                ref = self.table.block(at)
+                end = ref.offset + ref.size - start
+                if end > len(data):
+                    return
+                if ref.space in _TOGETHER:
+                    frame = data[end - ref.size : end]
+                    yield at, ref.space, decode_block(ref, frame, self._dictionaries.get, lambda: self._before(number))
 
     def unsummed(self, number: int) -> Block:
         """A block whose checksum is not asked: its objects' hashes tell which are whole. Raises as ``block``."""

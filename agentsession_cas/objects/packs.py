@@ -200,6 +200,19 @@ class Pack:
                 self._mapping.close()
                 self._mapping = None
 
+    def bodies(self, at: int, ahead: int) -> Iterator[tuple[int, Block]]:
+        """A block of bodies and those in the ``ahead`` bytes behind it, by their numbers; those of pieces are kept.
+
+        Raises as :meth:`block` for the first; one behind it that does not read ends it.
+        """
+        yield at, self.block(at)
+        with suppress(DiskError), self.open(self.index().table) as file:
+            for number, space, block in file.behind(at, ahead):
+                if space is Space.CONTENTS:
+                    yield number, block
+                else:
+                    self._cache.put((self.stem, number), block)
+
     def block(self, at: int) -> Block:
         """A block by its number. Raises Corrupt, which names it, NoFile, DiskError."""
         block = self._cache.get((self.stem, at))

@@ -132,7 +132,7 @@ def test_a_session_keeps_its_order_and_takes_little(grade: Grade, dictionary: Di
     for space in (Space.CONTENTS, Space.ENTRIES):
         assert [each for its, each in found if its is space] == [each for its, each in objects if its is space]
     assert read.table.dictionaries() == ({dictionary.id} if made_with else set())
-    assert all(ref.raw <= BLOCK_RAW[grade] + 10_000 for ref in read.refs)
+    assert all(ref.raw <= BLOCK_RAW[grade][ref.space] + 10_000 for ref in read.refs)
     envelopes = [ref for ref in read.refs if ref.space is Space.ENTRIES]
     assert {ref.codec for ref in envelopes} == {Codec.PLAIN if grade is Grade.FRESH else Codec.ENVELOPES}
 
