@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgpack
 import pytest
@@ -26,10 +27,11 @@ from agentsession_cas.core.framing import (
     encode_generation,
     encode_head,
     encode_settled,
+    record_codes,
     record_packer,
     scan_journal,
 )
-from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Newest, whole_rows
+from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Newest, decode_row, whole_rows
 from agentsession_cas.errors import Corrupt, LimitExceeded
 
 SALT = b"saltsalt"
@@ -107,6 +109,7 @@ def test_records_come_back(group: list[Record]) -> None:
     payload = packed(group)
     assert decode_records(payload, len(group)) == group
     assert decode_records(memoryview(payload), len(group)) == group
+    assert record_codes(memoryview(payload), len(group)) == {decode_row(record.row).code for record in group}
 
 
 @given(st.lists(st.lists(records, min_size=1, max_size=3), max_size=4), st.booleans(), st.integers(0, 9000))
@@ -234,9 +237,13 @@ def test_a_journal_scribbled_over_is_one_or_corrupt(scribbles: list[tuple[int, b
 @given(st.binary(max_size=300), st.integers(0, 5))
 def test_any_bytes_are_records_or_corrupt(data: bytes, count: int) -> None:
     try:
-        assert len(decode_records(data, count)) == count
+        found = decode_records(data, count)
     except Corrupt:
+        with suppress(Corrupt):
+            record_codes(data, count)
         return
+    assert len(found) == count
+    assert len(record_codes(data, count)) <= count
 
 
 packable = st.recursive(
@@ -251,7 +258,8 @@ def test_any_message_is_records_or_corrupt(message: object, count: int) -> None:
     try:
         decode_records(msgpack.packb(message), count)
     except Corrupt:
-        return
+        with suppress(Corrupt):
+            record_codes(msgpack.packb(message), count)
 
 
 @pytest.mark.parametrize(
@@ -270,8 +278,9 @@ def test_any_message_is_records_or_corrupt(message: object, count: int) -> None:
     ],
 )
 def test_messages_that_claim_what_is_not_there_are_corrupt(data: bytes) -> None:
-    with pytest.raises(Corrupt):
-        decode_records(data, 1)
+    for read in (decode_records, record_codes):
+        with pytest.raises(Corrupt):
+            read(data, 1)
 
 
 @given(st.none() | st.binary(max_size=200))
