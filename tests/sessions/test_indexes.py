@@ -13,7 +13,16 @@ from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.facts import Code
 from agentsession_cas.core.framing import Generation, Record
 from agentsession_cas.core.jsonl import projection_lines, read_session
-from agentsession_cas.core.rows import NO_DIGEST, REF_ELSEWHERE, Row, RowCode, encode_row, ref_to, row_of_ref
+from agentsession_cas.core.rows import (
+    NO_DIGEST,
+    PARENTS_BIT,
+    REF_ELSEWHERE,
+    Row,
+    RowCode,
+    encode_row,
+    ref_to,
+    row_of_ref,
+)
 from agentsession_cas.core.source import path_positions
 from agentsession_cas.core.tree import Session
 from agentsession_cas.errors import BadConvergence
@@ -271,3 +280,39 @@ def test_a_fork_reads_no_row_of_a_long_prefix_until_one_is_asked_for() -> None:
         read = store.read("fork")
         assert (read.leaf, "base_count" in vars(read.source)) == (fork.leaf, False)
         assert (read.leaf_position, len(read)) == (2400, 2401)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_an_entry_held_far_behind_its_parent_is_found(reopened: bool) -> None:
+    with Store.memory() as store:
+        session = store.create(id="s")
+        ids = [each.id for each in session.append_batch([entry.user(str(number)) for number in range(30)])]
+        draft = Draft("item", entry.user("aside").body, parent=ids[2], ts="2026-01-01T00:00:00Z")
+        held = session.append(draft).id
+        session.append_batch([entry.user(str(number)) for number in range(30)])
+        if reopened:
+            session.close()
+            session = store.open_session("s")
+        with session:
+            again = session.append(draft)
+            assert (again.id, again.outcome) == (held, "held")
+
+
+def test_a_head_that_was_cut_away_is_not_found() -> None:
+    with Store.memory() as store, store.create(id="s") as session:
+        session.append_batch([entry.user(str(number)) for number in range(3)])
+        found = store.snapshot("s").source
+        found.cut(2)
+        assert (found.find(session.leaf), len(found)) == (-1, 2)
+
+
+def test_flags_of_rows_outlast_a_checkpoint() -> None:
+    with Store.memory() as store, store.create(id="s") as session:
+        first, _ = session.append_batch([entry.user("a"), entry.user("b")])
+        assert store.snapshot("s").source.flags & PARENTS_BIT == 0
+        session.append(Draft("acme:x", {}, parents=[{"entry": first.id}]))
+        flags = [store.snapshot("s").source.flags, session._writer.source.flags]
+        session.checkpoint()
+        session.append(entry.user("c"))
+        flags += [store.snapshot("s").source.flags, session._writer.source.flags]
+        assert all(each & PARENTS_BIT for each in flags)
