@@ -134,7 +134,9 @@ class ObjectDatabase:
         self._use()
         self._packs.relist()
         keys = keys_of([digest for _, digest in names])
-        packed, filed = self._packs.among(set(keys)), self._filed(names)
+        # the keys of all packs are joined for many names alone: a few are looked for one by one
+        packed = self._packs.among(set(keys)) if len(names) >= _LISTED_MIN else set(keys)
+        filed = self._filed(names)
         return [
             name
             for key, name in zip(keys, names, strict=True)
