@@ -168,7 +168,9 @@ class _Check:
     # --- the rest ---
 
     def leftovers(self) -> None:
-        """What dead processes left in tmp."""
+        """What dead processes left in tmp, which may be absent: whoever opens the store to write makes it anew."""
+        if self._fs.stat(self._layout.tmp) is None:
+            return
         for name in self._names(self._layout.tmp):
             path = f"{self._layout.tmp}/{name}"
             try:

@@ -203,7 +203,10 @@ def _check_dictionaries(dictionaries: Dictionaries) -> Iterator[Finding]:
 
 
 def _check_names(fs: Fs, packs: Packs) -> Iterator[Finding]:
-    names = set(fs.listdir(packs.directory))
+    try:
+        names = set(fs.listdir(packs.directory))
+    except NoFile:
+        return
     for name in sorted(names):
         stem, _, ending = name.rpartition(".")
         path = f"{packs.directory}/{name}"

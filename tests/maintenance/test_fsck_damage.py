@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsession_cas import Store
+from agentsession_cas import Store, entry
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.framing import FRAMES_OFFSET, Generation
 from agentsession_cas.core.header import Header
@@ -178,7 +178,25 @@ def test_an_emptied_session_directory_is_an_error(bench: Bench) -> None:
     assert {each.code for each in report.findings if each.session == "alpha"} == {"bad_header", "journal_missing"}
 
 
-@pytest.mark.parametrize("directory", ["sessions", "tmp", "objects/pack", "objects"])
+@pytest.mark.parametrize("directory", ["tmp", "objects/pack"])
+def test_an_empty_directory_that_a_copy_left_out_is_no_damage(tmp_path: Path, directory: str) -> None:
+    with Store.open(tmp_path / "store", create=True, background=False) as store, store.create(id="s") as session:
+        session.append_batch([entry.user("one"), entry.user("two")])
+        session.checkpoint()
+    (tmp_path / "store" / directory).rmdir()
+    with Store.open(tmp_path / "store", read_only=True) as store:
+        assert store.fsck().findings == []
+        assert len([each.body for each in store.read("s")]) == 2
+
+
+def test_packs_that_are_gone_with_their_directory_are_missed_by_who_needs_them(bench: Bench) -> None:
+    (bench.root / "objects" / "pack").rename(bench.root / "elsewhere")
+    with Store.open(bench.root, read_only=True) as store:
+        found = store.fsck().findings
+    assert {each.session for each in found if each.code == "missing_entry"} >= {"beta"}
+
+
+@pytest.mark.parametrize("directory", ["sessions", "objects"])
 def test_a_directory_of_the_store_that_went(bench: Bench, directory: str) -> None:
     """Is named where nothing is written; who opens the store to write makes it anew."""
     (bench.root / directory).rename(bench.root / "elsewhere")
