@@ -408,18 +408,13 @@ class Packs:
     def relist(self) -> None:
         """List again."""
         with self._guard:
-            names = self._listdir()
+            names: list[str] = []
+            with suppress(NoFile):  # a copy may have left out an empty directory
+                names = self._fs.listdir(self.directory)
             stems = [name.removesuffix(".pack") for name in names if is_pack_file(name)]
             old = self._packs
             if old.keys() != set(stems):
                 self._replace({stem: old.get(stem) or self._pack(stem) for stem in stems})
-
-    def _listdir(self) -> list[str]:
-        """What lies in the directory; nothing when it is absent, as in a copy that left out what was empty."""
-        try:
-            return self._fs.listdir(self.directory)
-        except NoFile:
-            return []
 
     def _pack(self, stem: str) -> Pack:
         return Pack(self._fs, self.directory, stem, self._cache, self._dictionaries, self._whole)
