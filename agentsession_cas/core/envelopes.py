@@ -78,14 +78,12 @@ def _take_apart(envelope: bytes) -> Parts | None:
     return Parts(bytes.fromhex(content.decode()), bytes.fromhex((parent or b"").decode()), time, type_)
 
 
-def put_together(parts: Parts) -> bytes:
-    """The envelope of these parts, in canonical JSON; the type must need no escape."""
-    parent = f'"sha256:{parts.parent.hex()}"' if parts.parent else "null"
-    return (
-        f'{{"content":"sha256:{parts.content.hex()}","parent":{parent},"ts":"{ts_from_ns(parts.ts)}","type":"'.encode()
-        + parts.type
-        + b'"}'
-    )
+def put_together(content: bytes, parent: bytes, ts: int, type_: bytes) -> bytes:
+    """The envelope of these :class:`Parts`, in canonical JSON; the type must need no escape."""
+    above = f'"sha256:{parent.hex()}"' if parent else "null"
+    head = f'{{"content":"sha256:{content.hex()}","parent":{above},"ts":"{ts_from_ns(ts)}","type":"'
+    return head.encode() + type_ + b'"}'
+
 
 
 # --- encoding --------------------------------------------------------------------------------------------------------
@@ -254,7 +252,7 @@ def decode_envelopes(data: bytes, count: int, body: Callable[[int], bytes]) -> l
                 else:
                     place = next_body if kind & 12 == _BODY_NEXT else next(places)
                     content, next_body = body(place), place + 1
-                made.append(put_together(Parts(content, parent, next(times), names[next(types)])))
+                made.append(put_together(content, parent, next(times), names[next(types)]))
             ids.append(hashlib.sha256(made[-1]).digest())
     except (StopIteration, IndexError, BadTimestamp) as error:
         raise Corrupt("a block of envelopes that names what is not there") from error

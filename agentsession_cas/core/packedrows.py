@@ -26,9 +26,19 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from agentsession_cas.core.envelopes import Parts, put_together
+from agentsession_cas.core.envelopes import put_together
 from agentsession_cas.core.facts import Code
-from agentsession_cas.core.rows import NO_DIGEST, PARENTS_BIT, REF_ROOT, TS_BIT, Row, RowCode, ref_to, row_of_ref
+from agentsession_cas.core.rows import (
+    NO_DIGEST,
+    PARENTS_BIT,
+    REF_ROOT,
+    TS_BIT,
+    Row,
+    RowCode,
+    ref_to,
+    row_of_ref,
+    unsealed_row,
+)
 from agentsession_cas.core.zframes import SMALL, claimed_size, compress, expand_sized
 from agentsession_cas.errors import BadTimestamp, Corrupt
 
@@ -55,6 +65,7 @@ _KEPT: Final = (_ID, _CONTEXT, _BODY)
 _WIDTHS: Final = (1, 1, 1, 2, 4, 4, 4, 8, 2)
 _WRITTEN_OUT: Final = 0xFFFF
 _REFS: Final = 1 << 32
+_TIMES: Final = range(-(1 << 63), 1 << 63)
 _TYPES: Final = {int(code): code.name.lower().encode() for code in Code if code is not Code.OTHER}
 _RAW_MAX: Final = PIECE_ROWS * (sum(_WIDTHS) + 4 + 3 * 32)
 
@@ -109,7 +120,8 @@ def encode_piece(first: int, rows: Sequence[Row]) -> bytes:
     for at, row in enumerate(rows):
         piece.add(at, row)
     data = piece.finish()
-    if _unpacked(data, first, len(rows)) != [_without_context(row, piece.kept[at]) for at, row in enumerate(rows)]:
+    expected = [unsealed_row(*_without_context(row, kept)) for row, kept in zip(rows, piece.kept, strict=True)]
+    if _unpacked(data, first, len(rows)) != b"".join(expected):
         raise Corrupt(f"rows {first} and on do not come out of a packed log as they went in")
     return compress(data, SMALL)
 
@@ -159,7 +171,8 @@ class _Piece:
         context = _CONTEXT if at == self._last_entry or row.code == Code.COMPACTION else 0
         parent = row_of_ref(row.parent) - self._first
         known = NO_DIGEST if row.parent == REF_ROOT else self._rows[parent].entry if 0 <= parent < at else b""
-        return _BODY | context | (0 if known and _id_of(row, known) == row.entry else _ID)
+        follows = bool(known) and _id_of(row.content, known, row.ts, row.code, row.flags) == row.entry
+        return _BODY | context | (0 if follows else _ID)
 
     def _call(self, at: int, call: int) -> int:
         if not call:
@@ -180,57 +193,64 @@ class _Piece:
         return b"".join([*parts, *(digest for held in self._digests for digest in held)])
 
 
-def _id_of(row: Row, parent: bytes) -> bytes:
-    """The id that follows from a row and its parent's id (``NO_DIGEST`` of the root); b"" where none does."""
-    type_ = _TYPES.get(row.code)
-    if type_ is None or row.flags & (PARENTS_BIT | TS_BIT):
+def _id_of(content: bytes, parent: bytes, ts: int, code: int, flags: int) -> bytes:
+    """The id that follows from a row's values and its parent's id (``NO_DIGEST`` of the root); b"" where none does."""
+    type_ = _TYPES.get(code)
+    if type_ is None or flags & (PARENTS_BIT | TS_BIT):
         return b""
     try:
-        envelope = put_together(Parts(row.content, b"" if parent == NO_DIGEST else parent, row.ts, type_))
+        envelope = put_together(content, b"" if parent == NO_DIGEST else parent, ts, type_)
     except BadTimestamp:
         return b""
     return hashlib.sha256(envelope).digest()
 
 
-def decode_piece(frame: bytes, first: int, count: int) -> list[Row]:
-    """The ``count`` rows of a piece; raises Corrupt."""
+def decode_piece(frame: bytes, first: int, count: int) -> bytes:
+    """The ``count`` rows of a piece, 128 bytes each, with zeros where their checksums belong; raises Corrupt."""
     size = claimed_size(frame)
     if size > _RAW_MAX:
         raise Corrupt("a piece of a packed log that is too long")
     return _unpacked(expand_sized(frame, size), first, count)
 
 
-def _unpacked(data: bytes, first: int, count: int) -> list[Row]:
-    columns, at = _columns(data, count)
+def _unpacked(data: bytes, first: int, count: int) -> bytes:
+    columns, start = _columns(data, count)
     kept, codes, kinds, flags, parents, heads, targets, times, backs = columns
     sizes = (4 * backs.count(_WRITTEN_OUT), *(32 * sum(1 for each in kept if each & bit) for bit in _KEPT))
-    ends = list(accumulate(sizes, initial=at))
+    ends = list(accumulate(sizes, initial=start))
     if ends[-1] != len(data):
         raise Corrupt("a piece of a packed log of another size than its columns say")
-    written = iter(struct.unpack_from(f"<{sizes[0] // 4}I", data, at))
-    ids, contexts, bodies = (_digests(data[low:high]) for low, high in pairwise(ends[1:]))
-    rows: list[Row] = []
-    ts = 0
-    for place in range(count):
-        word, has, back = times[place], kept[place], backs[place]
-        ts = _signed(ts + (-(word + 1 >> 1) if word & 1 else word >> 1))
-        call = 0 if not back else next(written) if back == _WRITTEN_OUT else _at(rows, place - back).call
-        own = ref_to(first + place)
-        words = (parents[place], heads[place], targets[place])
-        parent, head, target = ((own - word + 1) % _REFS if word else REF_ROOT for word in words)
-        row = Row(
-            next(ids) if has & _ID else NO_DIGEST,
-            next(bodies) if has & _BODY else NO_DIGEST,
-            next(contexts) if has & _CONTEXT else NO_DIGEST,
-            *(parent, head, target, ts, codes[place], kinds[place], flags[place], call),
-        )
-        if has & _BODY and not has & _ID:
-            above = NO_DIGEST if parent == REF_ROOT else _at(rows, row_of_ref(parent) - first).entry
-            row = row._replace(entry=_id_of(row, above))
-            if not row.entry:
+    written = struct.unpack_from(f"<{sizes[0] // 4}I", data, start)
+    ids, contexts, bodies = (
+        _spread(data[low:high], bit, kept) for bit, (low, high) in zip(_KEPT, pairwise(ends[1:]), strict=True)
+    )
+    above, head, target = (
+        [(after - word) % _REFS if word else REF_ROOT for after, word in enumerate(column, ref_to(first) + 1)]
+        for column in (parents, heads, targets)
+    )
+    stamps = _summed(times)
+    calls = _calls(backs, iter(written))
+    for at, has in enumerate(kept):
+        if has & (_ID | _BODY) == _BODY:
+            parent = NO_DIGEST if above[at] == REF_ROOT else ids[_before(row_of_ref(above[at]) - first, at)]
+            ids[at] = _id_of(bodies[at], parent, stamps[at], codes[at], flags[at])
+            if not ids[at]:
                 raise Corrupt("a packed row whose id does not follow from it")
-        rows.append(row)
-    return rows
+    values = (ids, bodies, contexts, above, head, target, stamps, codes, kinds, flags, calls)
+    return b"".join(map(unsealed_row, *values))
+
+
+def _spread(digests: bytes, bit: int, kept: list[int]) -> list[bytes]:
+    """The digests that are there, each at its row; ``NO_DIGEST`` at the others."""
+    there = iter([digests[at : at + 32] for at in range(0, len(digests), 32)])
+    return [next(there) if each & bit else NO_DIGEST for each in kept]
+
+
+def _summed(words: list[int]) -> list[int]:
+    """Times out of the zigzag of their differences."""
+    found = list(accumulate([-(word + 1 >> 1) if word & 1 else word >> 1 for word in words]))
+    fit = min(found, default=0) in _TIMES and max(found, default=0) in _TIMES
+    return found if fit else list(map(_signed, found))
 
 
 def _signed(value: int) -> int:
@@ -238,10 +258,18 @@ def _signed(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _at(rows: list[Row], place: int) -> Row:
-    if not 0 <= place < len(rows):
+def _calls(backs: list[int], written: Iterator[int]) -> list[int]:
+    """The digest of each row's call."""
+    calls: list[int] = []
+    for at, back in enumerate(backs):
+        calls.append(0 if not back else next(written) if back == _WRITTEN_OUT else calls[_before(at - back, at)])
+    return calls
+
+
+def _before(place: int, at: int) -> int:
+    if not 0 <= place < at:
         raise Corrupt("a packed row that follows from one that is not before it")
-    return rows[place]
+    return place
 
 
 def _columns(data: bytes, count: int) -> tuple[list[list[int]], int]:
@@ -262,6 +290,3 @@ def _columns(data: bytes, count: int) -> tuple[list[list[int]], int]:
 
 _FORMATS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
-
-def _digests(data: bytes) -> Iterator[bytes]:
-    return iter([data[at : at + 32] for at in range(0, len(data), 32)])

@@ -44,6 +44,7 @@ __all__ = [
     "seal_row",
     "sealed_count",
     "sealed_ok",
+    "unsealed_row",
     "whole_rows",
 ]
 
@@ -171,6 +172,9 @@ def log_seed(birth: bytes, log: int) -> int:
 
 pack_row: Final = _BODY.pack
 """:func:`encode_row` of the values of a row, in their order."""
+
+unsealed_row: Final = _ROWS.pack
+"""128 bytes of the values of a row, with zeros where its checksum belongs."""
 
 
 def encode_row(row: Row) -> bytes:

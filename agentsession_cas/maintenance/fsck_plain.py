@@ -17,7 +17,7 @@ import orjson
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.contexthash import CONTRIBUTING, EMPTY_CONTEXT_HASH, next_context_hash
 from agentsession_cas.core.entry import RESERVED, SIDECAR
-from agentsession_cas.core.envelopes import Parts, put_together
+from agentsession_cas.core.envelopes import put_together
 from agentsession_cas.core.facts import Code, facts_of
 from agentsession_cas.core.identity import HASH_PREFIX, is_hash
 from agentsession_cas.core.required import check_line
@@ -70,7 +70,7 @@ class PlainCheck:
             above = self._above(row.parent)
             if above is None:
                 return False
-            envelope = put_together(Parts(row.content, above, row.ts, type_))
+            envelope = put_together(row.content, above, row.ts, type_)
             if sha256(envelope).digest() != row.entry or not self._is_held(number, row, envelope):
                 return False
             content = self._content(number, row)

@@ -16,7 +16,7 @@ import zstandard
 
 from agentsession_cas.core.framing import Generation
 from agentsession_cas.core.packedrows import PIECE_ROWS, decode_front, decode_piece, front_size, sum_of
-from agentsession_cas.core.rows import ROW_SIZE, encode_row, log_seed, sealed_ok, whole_rows
+from agentsession_cas.core.rows import ROW_SIZE, log_seed, sealed_ok, whole_rows
 from agentsession_cas.errors import Corrupt
 
 __all__ = ["LogRemains", "sealed", "seed_of"]
@@ -92,7 +92,7 @@ class LogRemains:
             except (Corrupt, ValueError):
                 continue
             found = self._believed if crc is not None and sum_of(frame, self.seed) == crc else self._doubts
-            found.update((first + at, encode_row(row)) for at, row in enumerate(rows))
+            found.update((first + at, rows[at * ROW_SIZE :][:_BODY]) for at in range(count))
 
     # --- the seed ---
 

@@ -1,8 +1,9 @@
 """The log: a session's rows as one file, read in pieces, and the table of all rows, the journal's among them.
 
 Only the whole blocks below the journal's base are trusted: rows past them lie in the journal itself, and what the file
-holds there is scratch of a checkpoint. A piece is verified row by row when it is first read; a row that fails is
-Damaged, with its place. Reading never maps the file: in a mapping a bad sector would kill the process.
+holds there is scratch of a checkpoint. A piece is verified row by row when it is first read, a packed one by the
+checksum of its frame; a row that fails is Damaged, with its place. Reading never maps the file: in a mapping a bad
+sector would kill the process.
 """
 
 from __future__ import annotations
@@ -218,19 +219,29 @@ class RowTable:
         log = view.log
         if log is None:
             raise Closed("the session's files were let go", next_step="read the session again")
+        data = log.sound(first, count) if isinstance(log, PackedLog) else b""
+        if not data:
+            data = self._tested(log, first, count)
+        if len(self._pieces) >= _PIECES_MAX:
+            self._pieces.pop(next(iter(self._pieces)), None)
+        self._pieces[index] = data
+        return data
+
+    def _tested(self, log: LogFile, first: int, count: int) -> bytes:
+        """The sealed rows ``first`` and on, each tested. Raises Damaged."""
         data = log.pread(count * ROW_SIZE, first * ROW_SIZE)
         scanning = count == PIECE_ROWS and len(self._pieces) >= _SCAN
         if not scanning or not row_sums(PIECE_ROWS).sound(data, first, self._seed):
             sound = sealed_count(data, first, self._seed)
             if sound < count:
                 raise _bad_row(log, first + sound)
-        if len(self._pieces) >= _PIECES_MAX:
-            self._pieces.pop(next(iter(self._pieces)), None)
-        self._pieces[index] = data
         return data
 
     def stored(self) -> Iterator[memoryview]:
-        """The sealed rows below the base, from the first on, so many whole ones at a time."""
+        """The rows below the base, 128 bytes each, from the first on, so many whole ones at a time.
+
+        Each passed its checksum, or the frame it was packed in did: the last 4 bytes of such a row are zeros.
+        """
         view = self._view
         for first in range(0, view.whole, PIECE_ROWS):
             count = min(PIECE_ROWS, view.whole - first)
@@ -249,7 +260,7 @@ class RowTable:
     def spans(self, start: int, end: int) -> Iterator[memoryview]:
         """The rows from ``start`` to ``end`` as bytes, 128 a row, so many one behind the other at a time.
 
-        The last 4 bytes of a row of the journal are zeros.
+        The last 4 bytes of a row of the journal are zeros, and those of one that was packed.
         """
         view = self._view
         while start < end:

@@ -1,8 +1,8 @@
 """The log of a session at rest: its rows packed, read as if they lay there one behind the other (store.md Part B).
 
 Owns ``log-<n>.packed``, written once, and the one view of it and of ``log-<n>``, which holds the rows from the last
-whole block of the packed ones on. A piece that does not read shows as rows that fail their checksum. Must not: decide
-when a session is at rest.
+whole block of the packed ones on. A piece that does not read shows as rows that fail their checksum; who reads a whole
+one whose own checksum held needs none for its rows. Must not: decide when a session is at rest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentsession_cas.core.packedrows import (
     front_size,
     sum_of,
 )
-from agentsession_cas.core.rows import ROW_SIZE, Row, encode_row, log_seed, seal_row, whole_rows
+from agentsession_cas.core.rows import ROW_SIZE, Row, log_seed, seal_row, whole_rows
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, Damaged, NoFile
 from agentsession_cas.sessions.journal import log_name
@@ -114,17 +114,34 @@ class PackedLog:
         end = offset + size
         while offset < min(end, packed_end):
             index, within = divmod(offset, PIECE_ROWS * ROW_SIZE)
-            part = self._piece(index)[within : within + min(end, packed_end) - offset]
-            parts.append(part)
-            offset += len(part)
+            upto = min(end, packed_end, (index + 1) * PIECE_ROWS * ROW_SIZE) - offset + within
+            low, high = within // ROW_SIZE, -(-upto // ROW_SIZE)
+            parts.append(self._sealed(index, low, high)[within - low * ROW_SIZE : upto - low * ROW_SIZE])
+            offset += upto - within
         if self._plain is not None and offset < end:
             parts.append(self._plain.pread(end - offset, offset - self._start))
         return b"".join(parts)
 
+    def sound(self, first: int, count: int) -> bytes:
+        """Rows ``first`` and on, 128 bytes each without their checksums, when one frame whose own held has them all.
+
+        b"" when none has: the rows may be there all the same, and ``pread`` tells. A piece has its first row ``first``.
+        """
+        end = self._front.rows if self._plain is None else self._start // ROW_SIZE
+        index, within = divmod(first, PIECE_ROWS)
+        if within or not 0 < count <= min(PIECE_ROWS, end - first):
+            return b""
+        return self._piece(index)[: count * ROW_SIZE]
+
     def _piece(self, index: int) -> bytes:
+        """The packed rows of a piece, without checksums; b"" when it does not read."""
         known, data = self._kept
         if known != index:
-            data = self._sealed(index)
+            first = index * PIECE_ROWS
+            try:
+                data = decode_piece(self._frame(index), first, min(PIECE_ROWS, self._front.rows - first))
+            except Corrupt:
+                data = b""
             self._kept = (index, data)
         return data
 
@@ -137,15 +154,14 @@ class PackedLog:
         frame = self._file.pread(size, offset)
         return frame if sum_of(frame, self._seed) == crc else b""
 
-    def _sealed(self, index: int) -> bytes:
-        """The sealed rows of a piece."""
-        first = index * PIECE_ROWS
-        count = min(PIECE_ROWS, self._front.rows - first)
-        try:
-            rows = decode_piece(self._frame(index), first, count)
-        except Corrupt:
-            return bytes(count * ROW_SIZE)
-        return b"".join([seal_row(encode_row(row), first + at, self._seed) for at, row in enumerate(rows)])
+    def _sealed(self, index: int, low: int, high: int) -> bytes:
+        """Rows ``low`` to ``high`` of a piece, sealed; zeros when it does not read."""
+        piece, first = self._piece(index), index * PIECE_ROWS
+        if not piece:
+            return bytes((high - low) * ROW_SIZE)
+        places = range(low * ROW_SIZE, high * ROW_SIZE, ROW_SIZE)
+        bodies = [piece[at : at + ROW_SIZE - 4] for at in places]
+        return b"".join([seal_row(body, number, self._seed) for number, body in enumerate(bodies, first + low)])
 
     def take_rows_of(self, other: PackedLog) -> None:
         """Have from now on the rows behind the packed ones that a later view of the same log has."""

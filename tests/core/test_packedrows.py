@@ -1,4 +1,7 @@
-"""Packed rows: what goes in comes out but for context hashes; ids are made anew; no bytes surprise the decoder."""
+"""Packed rows: what goes in comes out but for context hashes; ids are made anew; no bytes surprise the decoder.
+
+What the decoder does in columns is what reading row by row gives.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,26 @@ from agentsession_cas.core.facts import Code
 from agentsession_cas.core.packedrows import (
     PIECE_ROWS,
     decode_front,
-    decode_piece,
     encode_front,
     encode_piece,
     front_size,
 )
-from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ELSEWHERE, REF_ROOT, Row, RowCode, ref_to
+from agentsession_cas.core.packedrows import decode_piece as decode_bytes
+from agentsession_cas.core.rows import (
+    NO_DIGEST,
+    REF_BASE,
+    REF_ELSEWHERE,
+    REF_ROOT,
+    ROW_SIZE,
+    Row,
+    RowCode,
+    decode_rows,
+    ref_to,
+)
 from agentsession_cas.core.timestamps import ts_to_ns
-from agentsession_cas.core.zframes import compress
+from agentsession_cas.core.zframes import compress, expand
 from agentsession_cas.errors import Corrupt
+from tests.helpers.slowrows import unpack_slowly
 
 digests = st.binary(min_size=32, max_size=32)
 words = st.integers(0, 2**32 - 1)
@@ -53,6 +67,12 @@ specials = st.builds(
     flags=st.integers(0, 2**16 - 1),
     call=words,
 )
+
+
+def decode_piece(frame: bytes, first: int, count: int) -> list[Row]:
+    data = decode_bytes(frame, first, count)
+    assert not any(data[at + ROW_SIZE - 4 : at + ROW_SIZE] != bytes(4) for at in range(0, len(data), ROW_SIZE))
+    return list(decode_rows(memoryview(data)))
 
 
 def without_contexts(rows: list[Row]) -> list[Row]:
@@ -139,3 +159,54 @@ def test_every_flipped_byte_of_a_piece_is_rows_or_corrupt() -> None:
         spoilt[at] ^= 0x10
         with suppress(Corrupt):
             assert len(decode_piece(bytes(spoilt), 0, 20)) == 20
+
+
+def same_either_way(data: bytes, first: int, count: int) -> bool:
+    """Compare what both ways make of a piece's bytes; whether they are rows."""
+    expected: list[Row] | None = None
+    with suppress(Corrupt):
+        expected = unpack_slowly(data, first, count)
+    found: list[Row] | None = None
+    with suppress(Corrupt):
+        found = decode_piece(compress(data), first, count)
+    assert found == expected
+    return found is not None
+
+
+@given(
+    st.integers(0, 2**31),
+    st.lists(st.one_of(any_rows, specials, st.sampled_from(chain(12, 7))), max_size=8),
+    st.integers(1, 12),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3),
+)
+@settings(max_examples=300, deadline=None)
+def test_columns_and_row_by_row_agree_on_damaged_pieces(
+    first: int, others: list[Row], count: int, changes: list[tuple[int, int]]
+) -> None:
+    rows = [*chain(count, first), *others]
+    try:
+        data = bytearray(expand(encode_piece(first, rows)))
+    except Corrupt:
+        return
+    assert same_either_way(bytes(data), first, len(rows))
+    for at, value in changes:
+        data[at % len(data)] = value
+    same_either_way(bytes(data), first, len(rows))
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_columns_and_row_by_row_agree_on_any_bytes_of_the_right_size(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 6))
+    kept = data.draw(st.lists(st.integers(0, 7), min_size=count, max_size=count))
+    codes = data.draw(st.lists(st.sampled_from([*Code, *RowCode]), min_size=count, max_size=count))
+    small = st.integers(0, 3)
+    parents, heads, targets, backs = (data.draw(st.lists(small, min_size=count, max_size=count)) for _ in range(4))
+    backs = [back if back < 3 else 65535 for back in backs]
+    times = data.draw(st.lists(st.integers(0, 2**64 - 1), min_size=count, max_size=count))
+    pieces = [bytes(kept), bytes(codes), bytes(count), bytes(2 * count)]
+    for values, width in ((parents, 4), (heads, 4), (targets, 4), (times, 8), (backs, 2)):
+        spelled = [value.to_bytes(width, "little") for value in values]
+        pieces += [bytes(value[plane] for value in spelled) for plane in range(width)]
+    size = 4 * backs.count(65535) + 32 * sum(each.bit_count() for each in kept)
+    same_either_way(b"".join([*pieces, data.draw(st.binary(min_size=size, max_size=size))]), 40, count)
