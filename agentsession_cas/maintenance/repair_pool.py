@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from agentsession_cas.core.envelope import read_envelope
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.identity import is_hash
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.host import Fs
@@ -121,6 +122,7 @@ class Pool:
             except DiskError:
                 continue
             claimed.update(row[:32] for row in found.rows if row is not None)
+        self._claim_prefixes(claimed)
         below: dict[bytes, list[bytes]] = {}
         for digest in self._entries():
             data = self.held(Space.ENTRIES, digest) if digest not in claimed else None
@@ -131,6 +133,21 @@ class Pool:
             if parent:
                 below.setdefault(digest_of(parent), []).append(digest)
         return below
+
+    def _claim_prefixes(self, claimed: set[bytes]) -> None:
+        """Add what forks of sessions that are gone continue from: it is no other's all the same."""
+        held = {header.id for header in self.headers()}
+        for header in self.headers():
+            orphan = header.parent_session not in held and is_hash(header.base)
+            digest = digest_of(header.base) if orphan else b""
+            while digest and digest not in claimed:
+                claimed.add(digest)
+                data = self.held(Space.ENTRIES, digest)
+                try:
+                    parent = read_envelope(data).parent if data is not None else ""
+                except Corrupt:
+                    break
+                digest = digest_of(parent) if is_hash(parent) else b""
 
     def _entries(self) -> set[bytes]:
         found: set[bytes] = set()

@@ -195,6 +195,23 @@ def test_another_sessions_entries_are_not_taken(tmp_path: Path) -> None:
         assert [each.id for each in store.read("fork")][-1] == theirs
 
 
+def test_a_prefix_whose_session_is_gone_is_no_other_forks(tmp_path: Path) -> None:
+    """A fork inside the prefix of a fork loses its rows: what the other one continues from is not taken for them."""
+    with Store.open(tmp_path / "store", create=True, background=False) as store:
+        with store.create(id="tree") as tree:
+            trunk = [tree.append(entry.user(f"{n}")).id for n in range(40)]
+            tree.checkpoint()
+        with store.fork("tree", trunk[30], id="fork") as fork:
+            fork.append(entry.user("theirs"))
+        with store.fork("fork", trunk[3], id="inside") as inside:
+            inside.append_batch([entry.user(f"lost {n}") for n in range(9)])
+        store.delete("tree")
+        (tmp_path / "store" / "sessions" / "inside" / "journal").write_bytes(b"")
+        report = store.repair("inside")
+        assert of(report, "inside").recovered == 0
+        assert [each.id for each in store.read("inside")] == trunk[:4]
+
+
 def test_heads_and_marks_survive(tmp_path: Path) -> None:
     """A mirror stays one, and the head where it was moved to, though the rows that say so fail their seals."""
     header = new_header(id="mirror", created_at=TS)
