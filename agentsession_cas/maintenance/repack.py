@@ -2,8 +2,9 @@
 
 Owns when packs are merged and which, the dictionaries, and the order of an archive. Packs stay few because they stay
 *geometric*: each is at least twice as large as all smaller ones together, so their number grows with the logarithm of
-the bytes and each byte is copied as often. Fresh packs are compressed anew when they are first merged; after that
-blocks are copied as they are. One repack of a store runs at a time; a second one is refused, an automatic one does
+the bytes and each byte is copied as often. Fresh packs are compressed anew when they are first merged, unless they are
+so many bytes that it would take long: a bulk build's are kept geometric among themselves, and wait for a repack. After
+that blocks are copied as they are. One repack of a store runs at a time; a second one is refused, an automatic one does
 nothing then. The work comes in slices, between which others run. Must not: drop what nobody needs, or hold the store
 lock for longer than it takes to exchange names.
 """
@@ -44,8 +45,11 @@ OLD_MAX: Final = 16
 RATIO: Final = 2
 THOROUGH_MAX: Final = 256 << 20
 """A pack of as many bytes is not merged without being asked."""
-QUICK_MAX: Final = 16 << 20
+QUICK_MAX: Final = 64 << 20
 """A pack of as many bytes is not merged while somebody waits: it takes too long."""
+RECODED_MAX: Final = 16 << 20
+"""Fresh packs of more bytes together are copied, which takes a tenth of the time, not compressed anew by themselves."""
+_NO_MAX: Final = 1 << 62
 
 SLICE_S: Final = 0.0005
 PAUSE_S: Final = 0.0002
@@ -61,16 +65,20 @@ class Facts(NamedTuple):
     objects: int
 
 
-def geometric(packs: Sequence[Facts], grade: Grade, *, fresh_due: int, size_max: int = 1 << 62) -> list[str]:
+def geometric(
+    packs: Sequence[Facts], grade: Grade, *, fresh_due: int, fresh_max: int = _NO_MAX, size_max: int = _NO_MAX
+) -> list[str]:
     """The packs to merge into one of ``grade``, by stem; none when they are few enough as they are.
 
-    Fresh packs once there are ``fresh_due`` of them (never into an archive), and packs of the grade, the smallest
-    first, until each of the others is at least twice as large as all before it.
+    Fresh packs of fewer than ``fresh_max`` bytes once there are ``fresh_due`` of them (never into an archive), and
+    packs of the grade, the smallest first, until each of the others is at least twice as large as all before it.
     """
-    own = sorted((each for each in packs if each.grade is grade and each.size < size_max), key=lambda each: each.size)
-    fresh = [each for each in packs if each.grade is Grade.FRESH] if grade is Grade.EVERYDAY else []
-    if len(fresh) < fresh_due:
-        fresh = []
+    small = [each for each in packs if each.grade is Grade.FRESH and each.size < fresh_max]
+    fresh = small if len(small) >= fresh_due and grade is not Grade.ARCHIVE else []
+    own = sorted(
+        (each for each in packs if each.grade is grade and each.size < size_max and each not in small),
+        key=lambda each: each.size,
+    )
     mass = sum(each.size for each in fresh)
     too_small = 0
     for at, each in enumerate(own):
@@ -94,7 +102,8 @@ def geometric(packs: Sequence[Facts], grade: Grade, *, fresh_due: int, size_max:
 def tidy(layout: Layout, objects: ObjectDatabase, go_on: Callable[[], bool], *, thorough: bool) -> None:
     """Merge what is due, in the caller's thread; does nothing while another repack runs.
 
-    Not ``thorough`` leaves large packs for another time: it takes some tenths of a second at most. Between slices
+    Not ``thorough`` leaves large packs for another time: it takes a second or so at most, unless many fresh packs come
+    at once. It merges also what others checkpoint meanwhile, who find the lock taken. Between slices
     ``go_on`` is asked, which may do something else meanwhile; False stops it, and what was begun is begun anew some
     other time. Raises nothing but what ``go_on`` raises: this is housekeeping.
     """
@@ -116,18 +125,40 @@ def tidy(layout: Layout, objects: ObjectDatabase, go_on: Callable[[], bool], *, 
 
 
 def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None]:
-    lacking = len([each for each in _facts(objects) if each.grade is Grade.FRESH]) < FRESH_DUE
-    if lacking and objects.estimate_loose() < LOOSE_DUE:
+    loose = objects.estimate_loose() >= LOOSE_DUE
+    if not loose and len(_small(_facts(objects))) < FRESH_DUE:
         return
     lock = layout.host.fs.lock(layout.repack_lock, exclusive=True, note=layout.host.process)
     if lock is None:
         return
     try:
         moves = objects.consolidator(partial(layout.shared, 0.0))
-        stems = geometric(_facts(objects), Grade.EVERYDAY, fresh_due=FRESH_DUE, size_max=size_max)
-        yield from _merge(moves, objects, stems, loose=objects.estimate_loose() >= LOOSE_DUE)
+        while True:  # more may have come meanwhile, whose checkpoints found the lock taken
+            grade, stems = _due(_facts(objects), size_max)
+            if grade is Grade.FRESH:
+                yield from moves.merge(_named(objects, stems), (), grade, None)
+                continue
+            if not stems and not loose:
+                return
+            yield from _merge(moves, objects, stems, loose=loose)
+            loose = False
     finally:
         lock.release()
+
+
+def _due(packs: Sequence[Facts], size_max: int) -> tuple[Grade, list[str]]:
+    """The packs to merge by themselves, and into what: a fresh pack copied from many when they are many bytes."""
+    small = _small(packs)
+    if len(small) >= FRESH_DUE and sum(each.size for each in small) > RECODED_MAX:
+        grade = Grade.FRESH
+    else:
+        grade = Grade.EVERYDAY
+    return grade, geometric(packs, grade, fresh_due=FRESH_DUE, fresh_max=RECODED_MAX, size_max=size_max)
+
+
+def _small(packs: Sequence[Facts]) -> list[Facts]:
+    """The fresh packs that count as such: not what came of a merge of many bytes."""
+    return [each for each in packs if each.grade is Grade.FRESH and each.size < RECODED_MAX]
 
 
 # --- when asked ------------------------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ class Writer:
         self._checkpoint_mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._release = threading.Event()
+        self._next_checkpoint = 0.0
         self._pace = Pace(services.host.clock, self._release)
         self._process_id = services.host.process_id
         self._process = self._process_id()
@@ -339,6 +340,7 @@ class Writer:
         with self._turns.taken(self._release):
             if self._tidied():
                 self._services.merge(self._may_go_on, thorough=True)
+                self._tidied()
 
     def _await_pause(self) -> None:
         """Let a burst of appends pass: they would wait for the interpreter that a checkpoint holds."""
@@ -349,14 +351,22 @@ class Writer:
                 return
 
     def _may_go_on(self) -> bool:
-        """Asked between slices of a merge: others have their turn, and what came goes into a checkpoint."""
+        """Asked between slices of a merge: others have their turn, and what came goes into a checkpoint.
+
+        After a checkpoint the merge has as long to itself: else a bulk build leaves it no time, and itself many packs.
+        """
         self._turns.give_way(self._release)
+        if self._services.host.clock.monotonic() < self._next_checkpoint:
+            return not self._release.is_set()
         return self._tidied()
 
     def _tidied(self) -> bool:
         """Checkpoint if it is due; False once a release waits."""
         if self._journal.load >= CHECKPOINT_BYTES and not self._release.is_set():
+            began = self._services.host.clock.monotonic()
             self.tidy(self._pace)
+            ended = self._services.host.clock.monotonic()
+            self._next_checkpoint = ended + (ended - began)
         return not self._release.is_set()
 
     def tidy(self, rest: Rest = no_rest) -> None:
@@ -409,12 +419,14 @@ class Writer:
     def _settle_down(self) -> None:
         self._release.set()
         self._turns.stir()
+        cut_off = self._thread is not None and self._thread.is_alive()
         if self._thread is not None:
             self._thread.join()
-        if self._journal.load >= RELEASE_BYTES:
+        long = self._journal.load >= RELEASE_BYTES
+        if long:
             self.tidy()
-            if self._services.background:
-                self._services.merge(lambda: True, thorough=False)
+        if self._services.background and (long or cut_off):
+            self._services.merge(lambda: True, thorough=False)
         self.commit()
 
     def abandon(self) -> None:

@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from agentsession_cas import Store, entry
 from agentsession_cas.core.packformat import Grade, Space
 from agentsession_cas.effects.host import Fs, Host, OpenFile
+from agentsession_cas.effects.pace import Rest
 from agentsession_cas.errors import AgentSessionError, ReadOnly, StoreLocked
 from agentsession_cas.maintenance import repack as repacking
 from agentsession_cas.maintenance.repack import Facts, geometric, tidy
@@ -110,6 +113,26 @@ def test_packs_stay_few_and_bytes_are_seldom_copied() -> None:
             copied += merged
             packs = [each for each in packs if each.stem not in stems]
             packs.append(Facts(f"pack-{at}", Grade.EVERYDAY, merged, 10))
+        assert len(packs) <= repacking.FRESH_DUE + 12
+    assert copied < 12 * total
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 40])
+def test_a_bulk_build_is_copied_seldom_too(at_once: int) -> None:
+    """Packs of a bulk build are many bytes together: they are not compressed anew, and yet few."""
+    packs: list[Facts] = []
+    copied = total = 0
+    for at in range(600):
+        packs += [Facts(f"fresh-{at}-{k}", Grade.FRESH, 4 << 20, 10) for k in range(at_once)]
+        total += at_once * (4 << 20)
+        grade, stems = repacking._due(packs, 1 << 62)
+        if stems:
+            assert grade is Grade.FRESH
+            merged = sum(each.size for each in packs if each.stem in stems)
+            copied += merged
+            packs = [each for each in packs if each.stem not in stems] + [Facts(f"pack-{at}", grade, merged, 10)]
+            assert is_geometric([each.size for each in packs])
+            assert repacking._due(packs, 1 << 62) == (Grade.EVERYDAY, [])
         assert len(packs) <= repacking.FRESH_DUE + 12
     assert copied < 12 * total
 
@@ -477,6 +500,99 @@ def test_a_release_merges_what_short_lived_processes_leave(tmp_path: Path, monke
         assert len(grades(store)) < repacking.FRESH_DUE + 3
         assert len(lines_of(store)) == 20
         assert store.fsck().findings == []
+
+
+def test_a_bulk_build_leaves_few_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repacking, "RECODED_MAX", 8_000)
+    checkpoints = 64
+    with Store.open(tmp_path / "store", create=True) as store:
+        with store.create(id="long") as session:
+            for k in range(checkpoints):
+                session.append_batch([entry.user(f"{k} {n} {k * 7919 + n * 104729} " * 2) for n in range(35)])
+                session.checkpoint()
+                assert len(grades(store)) <= repacking.FRESH_DUE + (k + 1).bit_length()
+        assert max(pack.index().pack_size for pack in store.objects.packs()) > 8 * 8_000
+        assert Grade.EVERYDAY not in grades(store)
+        assert len(store.read("long")) == checkpoints * 35
+        assert store.fsck().findings == []
+
+
+@pytest.mark.parametrize("grade", [Grade.FRESH, Grade.EVERYDAY])
+def test_what_comes_during_a_merge_is_merged_too(monkeypatch: pytest.MonkeyPatch, grade: Grade) -> None:
+    """Whoever made it found the lock taken."""
+    monkeypatch.setattr(repacking, "SLICE_S", 0.0)
+    with Store.memory() as store:
+        with_fresh_packs(store, repacking.FRESH_DUE)
+        if grade is Grade.FRESH:  # not small together
+            size = max(pack.index().pack_size for pack in store.objects.packs())
+            monkeypatch.setattr(repacking, "RECODED_MAX", 2 * size)
+        to_come = list(range(20))
+        with store.open_session("many") as session:
+
+            def go_on() -> bool:
+                if to_come:
+                    k = to_come.pop()
+                    session.append_batch([entry.user(f"late {k} {n} " * 20) for n in range(40)])
+                    session.checkpoint()
+                return True
+
+            tidied(store, go_on)
+        assert not to_come
+        assert len(grades(store)) < repacking.FRESH_DUE
+        assert grade in grades(store)
+        assert len(store.read("many")) == (repacking.FRESH_DUE + 20) * 40
+
+
+def test_a_release_that_cuts_a_merge_off_leaves_few_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    merging = Event()
+
+    def held_up(writer: writing.Writer) -> bool:
+        merging.set()
+        writer._release.wait()
+        return False
+
+    monkeypatch.setattr(writing, "CHECKPOINT_BYTES", 40_000)
+    monkeypatch.setattr(writing.Writer, "_may_go_on", held_up)
+    monkeypatch.setattr(repacking, "SLICE_S", 0.0)
+    with Store.open(tmp_path / "store", create=True) as store:
+        with_fresh_packs(store, repacking.FRESH_DUE)
+        with store.open_session("many") as session:
+            session.append_batch([entry.user(f"last {n} " * 150) for n in range(80)])
+            assert merging.wait(60.0)
+            assert len(grades(store)) > repacking.FRESH_DUE
+        assert grades(store) == [Grade.EVERYDAY]
+        assert store.fsck().findings == []
+
+
+def test_a_merge_has_as_long_as_the_checkpoints_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However fast appends come: a checkpoint is always due here."""
+    sim, spans = Sim(), list[tuple[float, float]]()
+    clock, sound = sim.host.clock, writing.Writer.tidy
+
+    def slow(writer: writing.Writer, rest: Rest) -> None:
+        began = clock.monotonic()
+        sound(writer, rest)
+        clock.sleep(1.0)
+        spans.append((began, clock.monotonic()))
+
+    monkeypatch.setattr(writing.Writer, "tidy", slow)
+    monkeypatch.setattr(writing, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(repacking, "SLICE_S", 0.0)
+    monkeypatch.setattr(repacking, "PAUSE_S", 0.2)
+    with Store.open("/store", create=True, host=sim.host, background=False) as store:
+        with_fresh_packs(store, repacking.FRESH_DUE)
+        with store.open_session("many") as session:
+            writer = session._writer
+
+            def go_on() -> bool:
+                session.append(entry.user("more"))
+                with writer._turns.taken(writer._release):
+                    return writer._may_go_on()
+
+            tidied(store, go_on)
+            assert len(spans) > 2
+            assert all(begun - ended >= ended - began for (began, ended), (begun, _) in pairwise(spans))
+        assert Grade.EVERYDAY in grades(store)
 
 
 # --- crashes ---------------------------------------------------------------------------------------------------------
