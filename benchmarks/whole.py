@@ -1,8 +1,9 @@
 """What reading all of a session costs, bodies and all. ``python -m benchmarks whole``.
 
-Ours opens the store, reads the session and decodes every body; it checks every row, and every body and envelope against
-its hash. **JSONL, sha256** decodes every line of the projection with ``orjson`` and hashes it; **JSONL** decodes alone.
-Once the store as it is after appending, once after ``repack --all``. Nothing read is kept, files lie in the page cache.
+Ours opens the store, reads the session and decodes every body; it checks every row, packed ones by the sum of their
+frame, and every body and envelope against its hash. **JSONL, sha256** decodes every line of the projection with
+``orjson`` and hashes it; **JSONL** decodes alone. Once the store as it is after appending, once after ``repack --all``.
+Nothing read is kept, files lie in the page cache.
 """
 
 from __future__ import annotations

@@ -224,15 +224,12 @@ def _unpacked(data: bytes, first: int, count: int) -> bytes:
     ids, contexts, bodies = (
         _spread(data[low:high], bit, kept) for bit, (low, high) in zip(_KEPT, pairwise(ends[1:]), strict=True)
     )
-    above, head, target = (
-        [(after - word) % _REFS if word else REF_ROOT for after, word in enumerate(column, ref_to(first) + 1)]
-        for column in (parents, heads, targets)
-    )
+    above, head, target = (_refs(column, first) for column in (parents, heads, targets))
     stamps = _summed(times)
     calls = _calls(backs, iter(written))
-    for at, has in enumerate(kept):
+    for at, (has, ref) in enumerate(zip(kept, above, strict=True)):
         if has & (_ID | _BODY) == _BODY:
-            parent = NO_DIGEST if above[at] == REF_ROOT else ids[_before(row_of_ref(above[at]) - first, at)]
+            parent = NO_DIGEST if ref == REF_ROOT else ids[_before(row_of_ref(ref) - first, at)]
             ids[at] = _id_of(bodies[at], parent, stamps[at], codes[at], flags[at])
             if not ids[at]:
                 raise Corrupt("a packed row whose id does not follow from it")
@@ -242,8 +239,18 @@ def _unpacked(data: bytes, first: int, count: int) -> bytes:
 
 def _spread(digests: bytes, bit: int, kept: list[int]) -> list[bytes]:
     """The digests that are there, each at its row; ``NO_DIGEST`` at the others."""
-    there = iter([digests[at : at + 32] for at in range(0, len(digests), 32)])
-    return [next(there) if each & bit else NO_DIGEST for each in kept]
+    found = [digests[at : at + 32] for at in range(0, len(digests), 32)]
+    if len(found) == len(kept):
+        return found
+    there = iter(found)
+    return [next(there) if each & bit else NO_DIGEST for each in kept] if found else [NO_DIGEST] * len(kept)
+
+
+def _refs(words: list[int], first: int) -> list[int]:
+    """References out of how far before each row they lie."""
+    if not any(words):
+        return [REF_ROOT] * len(words)
+    return [(after - word) % _REFS if word else REF_ROOT for after, word in enumerate(words, ref_to(first) + 1)]
 
 
 def _summed(words: list[int]) -> list[int]:
@@ -260,9 +267,10 @@ def _signed(value: int) -> int:
 
 def _calls(backs: list[int], written: Iterator[int]) -> list[int]:
     """The digest of each row's call."""
-    calls: list[int] = []
+    calls = [0] * len(backs)
     for at, back in enumerate(backs):
-        calls.append(0 if not back else next(written) if back == _WRITTEN_OUT else calls[_before(at - back, at)])
+        if back:
+            calls[at] = next(written) if back == _WRITTEN_OUT else calls[_before(at - back, at)]
     return calls
 
 
