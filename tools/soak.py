@@ -146,7 +146,7 @@ class Sweeper:
         with suppress(StoreLocked):
             self.counts["swept"] += self._store.sweep(grace_s=0).objects
             self.counts["sweeps"] += 1
-        time.sleep(0.1)
+        time.sleep(1.0)  # repacks, which a sweep holds off, have their turn
 
 
 ROLES: Final[dict[str, Callable[[Path, int, int], Any]]] = {
@@ -241,7 +241,7 @@ def _run(root: Path, seconds: float, writers: int, seed: int) -> tuple[Counts, l
             children[victim] = _start(root, *victim, chance.getrandbits(32))
     (root.parent / "stop").touch()
     for (role, number), child in children.items():
-        told, errors = child.communicate(timeout=120)
+        told, errors = child.communicate(timeout=600)
         if child.returncode:
             failed.append(f"{role} {number}: {errors.strip() or child.returncode}")
         else:

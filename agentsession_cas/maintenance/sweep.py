@@ -4,7 +4,8 @@ Owns the order. With repacks held off: what is needed is marked and what is dead
 takes long; so is what came meanwhile, until it is little. Then the store is held alone, waiting for no session: what
 has changed since is marked too, the absences the plan rests on are made durable (a deleted session that a crash brings
 back must find its objects), the epoch moves, so that nobody goes on believing in what he saw before, and dead packs and
-loose objects go. At last come packs that are dead in part, one after the other: a pack without the dead is written,
+loose objects go: some thousands, and then others have the store before it is held, in the same way, for the next. At
+last come packs that are dead in part, one after the other: a pack without the dead is written,
 synced and read back beside whoever writes, and takes the old one's place with the store held as before, unless what it
 lacks has come to be needed. Dead packs go as they do in a repack, the pack before its idx: who lists one finds both.
 Invariants: what is reachable stays, at whatever step this ends; a plan deletes no name it wrote. Must not: say what is
@@ -47,6 +48,9 @@ STAGED_NS: Final = 86400 * 10**9
 """What lies in ``tmp/`` for so long belongs to nobody any more: whoever staged it is dead."""
 
 _FSCK: Final = "run fsck; what was to be deleted stays"
+
+_AT_ONCE: Final = 4096
+"""Loose objects deleted before others have the store again: some tenths of a second."""
 
 _CATCH_UPS: Final = 4
 _FEW: Final = 4
@@ -137,17 +141,33 @@ def _round(work: _Sweep, before_ns: int, report: SweepReport, tell: Callable[[in
         return False
     before = report.objects
     dead.spare(work.catch_up())
-    with work.alone() as late:
-        dead.spare(late)
-        plan = plan_sweep(dead, work.age_of, before_ns)
-        report.young = plan.young
-        work.empty(report)
-        work.delete(plan, report)
-    while plan.partly:
-        work.rewrite(plan.partly, report)
+    partly = _delete(work, dead, before_ns, report)
+    while partly:
+        work.rewrite(partly, report)
     if report.objects > before:
         work.moves.drop_dictionaries()
     return dead.tied > 0 and report.objects > before
+
+
+def _delete(work: _Sweep, dead: Dead, before_ns: int, report: SweepReport) -> list[DeadInPack]:
+    """Delete what is dead but for packs that are so in part, which are given; others have the store in between."""
+    report.young = 0
+    late: set[int] = set()
+    partly: list[DeadInPack] = []
+    while True:
+        with work.alone() as marks:
+            late |= marks
+            some = dead.some(_AT_ONCE)
+            some.spare(late)
+            plan = plan_sweep(some, work.age_of, before_ns)
+            report.young += plan.young
+            work.empty(report)
+            work.delete(plan, report)
+            for each in partly:
+                each.spare(marks)
+        partly = [each for each in (*partly, *plan.partly) if each.dead_count]
+        if not any(dead.loose.values()):
+            return partly
 
 
 def _tell_nobody(done: int, total: int) -> None:

@@ -87,6 +87,17 @@ class Dead:
                 living = (digest for digest in _split(digests) if mark_of_key(space, key_of(digest)) not in marks)
                 self.loose[space] = bytearray(b"".join(living))
 
+    def some(self, most: int) -> Dead:
+        """Take out the packs and at most so many loose objects, in the order of ``SWEPT``; the others stay."""
+        taken = Dead(self.packs)
+        self.packs = []
+        for space in SWEPT:
+            digests = self.loose.get(space, bytearray())
+            taken.loose[space] = digests[: most * DIGEST]
+            del digests[: most * DIGEST]
+            most -= len(taken.loose[space]) // DIGEST
+        return taken
+
 
 @dataclass(slots=True)
 class Plan:

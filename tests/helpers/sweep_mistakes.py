@@ -217,6 +217,21 @@ def changes_not_marked(patch: Patch) -> None:
     patch.setattr(_Sweep, "alone", alone)
 
 
+def changes_between_holds_not_marked(patch: Patch) -> None:
+    """The same, of what came between the times the store was held."""
+    sound = _Sweep.alone
+    held: list[Any] = []
+
+    @contextmanager
+    def alone(self: Any) -> Iterator[set[int]]:
+        with sound(self) as late:
+            yield set() if self in held else late
+            held.append(self)
+
+    patch.setattr(sweep, "_AT_ONCE", 1)
+    patch.setattr(_Sweep, "alone", alone)
+
+
 def late_pieces_not_marked(patch: Patch) -> None:
     """The same, of the large strings of a body that came to be needed."""
     sound = _Pieces.mark
@@ -252,6 +267,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (published_without_the_lock, lambda: beside(ACTS["twin"])),
         (swept_without_the_epoch, lambda: beside(ACTS["twin"], warm=True)),
         (changes_not_marked, lambda: beside(ACTS["twin"])),
+        (changes_between_holds_not_marked, lambda: beside(ACTS["twin"])),
         (late_pieces_not_marked, lambda: beside(ACTS["twin"], stride=3)),
         (blob_looked_up_without_the_lock, lambda: within(ACTS["name"])),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentsession_cas.maintenance import sweep
 from tests.helpers.sweep_scenes import ACTS, beside, within
 
 
@@ -16,3 +17,11 @@ def test_another_process_acts_at_every_step(name: str) -> None:
 @pytest.mark.parametrize("name", ACTS)
 def test_a_sweep_within_each_effect_of_another_process(name: str) -> None:
     assert within(ACTS[name], stride=1 if name == "name" else 3) > 5
+
+
+@pytest.mark.parametrize("name", ["twin", "put"])
+def test_another_process_acts_between_the_times_a_sweep_holds_the_store(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_AT_ONCE", 1)
+    assert beside(ACTS[name], start=1, stride=3, warm=True) > 60

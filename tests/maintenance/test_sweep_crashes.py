@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from agentsession_cas.maintenance import sweep
 from tests.helpers.sweep_scenes import collected, cut_short, deleted_in_part, lying_disk, resumed, swept
 
 
 def test_power_cut_at_every_effect_of_a_sweep() -> None:
     assert cut_short(swept) > 100
+
+
+def test_power_cut_at_effects_of_a_sweep_that_holds_the_store_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_AT_ONCE", 2)
+    assert cut_short(swept, 2) > 100
 
 
 def test_power_cut_at_every_effect_of_a_gc() -> None:
