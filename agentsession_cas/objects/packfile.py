@@ -76,6 +76,12 @@ class BlockCache:
                 _, gone = self._blocks.popitem(last=False)
                 self._size -= gone.size
 
+    def clear(self) -> None:
+        """Keep none of them."""
+        with self._guard:
+            self._blocks.clear()
+            self._size = 0
+
 
 def _read_table(file: OpenFile, size: int) -> Table:
     decode_header(file.pread(HEADER_SIZE, 0))

@@ -425,9 +425,10 @@ class Packs:
             self._replace({known: pack for known, pack in self._packs.items() if known != stem})
 
     def close(self) -> None:
-        """Let all idx files go."""
+        """Let all idx files go, and the blocks kept: whoever closed a store may hold on to it for long."""
         with self._guard:
             self._replace({})
+        self._cache.clear()
 
     def _replace(self, packs: dict[str, Pack]) -> None:
         order = self._newest_first(packs)

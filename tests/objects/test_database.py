@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import random
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsession_cas.core.packformat import Grade
+from agentsession_cas.core.packformat import Block, Grade
 from agentsession_cas.core.packindex import Index
 from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.host import Host, real_host
@@ -173,6 +174,22 @@ def test_closed(database: ObjectDatabase) -> None:
     with pytest.raises(Closed):
         database.publish(some(1))
     database.close()
+
+
+def blocks_in_memory() -> set[int]:
+    return {id(each) for each in gc.get_objects() if isinstance(each, Block)}
+
+
+def test_a_closed_database_that_is_still_held_keeps_no_blocks(root: str) -> None:
+    objects = some(200)
+    before = blocks_in_memory()
+    database = ObjectDatabase(real_host(), root)
+    database.publish(objects)
+    for space, digest, data in objects:
+        assert database.get(space, digest) == data
+    assert blocks_in_memory() - before
+    database.close()
+    assert not blocks_in_memory() - before
 
 
 def test_iterate_says_where(database: ObjectDatabase, root: str) -> None:
