@@ -190,13 +190,13 @@ def _order(names: list[str], number: int) -> list[str]:
 
 def _row(name: str, turns: list[list[float]], ours: list[list[float]], target: float | None) -> Row:
     every = sorted(seconds for turn in turns for seconds in turn)
-    ratio = median(median(own) / median(turn) for own, turn in zip(ours, turns, strict=True))
+    ratio = round(median(median(own) / median(turn) for own, turn in zip(ours, turns, strict=True)), 3)
     return Row(
         name,
         _us(median(every)),
         _us(every[min(len(every) - 1, len(every) * 99 // 100)]),
         _us(mean(every)),
-        round(ratio, 3),
+        ratio,
         round(median(mean(own) / mean(turn) for own, turn in zip(ours, turns, strict=True)), 3),
         target,
         None if target is None else ratio <= target,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.errors import AgentSessionError, DiskError
+from agentsession_cas.errors import AgentSessionError, DiskError, NoFile
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
 from agentsession_cas.maintenance.fsck_crew import PATIENCE_S, Crew, Look
@@ -169,9 +169,14 @@ class _Check:
 
     def leftovers(self) -> None:
         """What dead processes left in tmp, which may be absent: whoever opens the store to write makes it anew."""
-        if self._fs.stat(self._layout.tmp) is None:
+        try:
+            names = self._fs.listdir(self._layout.tmp)
+        except NoFile:
             return
-        for name in self._names(self._layout.tmp):
+        except DiskError as error:
+            self._add("unreadable_file", error.what, self._layout.tmp)
+            return
+        for name in names:
             path = f"{self._layout.tmp}/{name}"
             try:
                 if is_stale(self._layout.host, path):

@@ -114,8 +114,13 @@ class _RefCheck:
 
     def _missing(self) -> None:
         """Refs that their logs know and that are not there."""
-        is_gone = self._fs.stat(self._refs.directory) is None
-        for name, record in self._refs.missing().items():
+        try:
+            is_gone, missing = self._fs.stat(self._refs.directory) is None, self._refs.missing()
+        except DiskError as error:
+            self._add("unreadable_file", error.what, error.where)
+            self._survey.complete = False
+            return
+        for name, record in missing.items():
             target, path = record.update.new, self._refs.path_of(name)
             if target is None:
                 continue
