@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from agentsession_cas import __version__
 from agentsession_cas.cli import EXIT_INTERRUPTED
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.store import Store
 
-__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "report", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "given_path", "report", "run"]
 
 PROGRAM: Final = "agentsession-cas"
 EXIT_FAILURE: Final = 1
@@ -128,9 +129,17 @@ class App:
         return session, "HEAD"
 
 
+def given_path(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """A click callback for paths: an empty one, as of a variable that is not set, means no default and no place."""
+    is_given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+    if is_given and (value == "" or (isinstance(value, tuple) and "" in value)):
+        raise click.UsageError(f"the path {parameter.human_readable_name} is empty", context)
+    return value
+
+
 def _note_option(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep what a shared option said, wherever it stands; one left out says nothing."""
-    if value:
+    if given_path(context, parameter, value):
         app = context.ensure_object(App)
         name = str(parameter.name)
         setattr(app, name, value if name != "progress" else False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import App, command, report
+from agentsession_cas.cli.app import App, command, given_path, report
 from agentsession_cas.cli.output import bold, counted, size, warn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def remote_verb() -> None:
 
 @command("add")
 @click.argument("name")
-@click.argument("path")
+@click.argument("path", callback=given_path)
 def _add(app: App, name: str, path: str) -> None:
     """Call the store at PATH by NAME; it is kept in the store's config.toml."""
     whole = os.path.abspath(os.path.expanduser(path))
@@ -158,8 +158,8 @@ def _there(path: str, argument: str) -> str:
 
 
 @command("clone")
-@click.argument("source", metavar="SRC")
-@click.argument("target", metavar="DST")
+@click.argument("source", metavar="SRC", callback=given_path)
+@click.argument("target", metavar="DST", callback=given_path)
 def clone_verb(app: App, source: str, target: str) -> None:
     """Make a store at DST with every session and ref of the one at SRC, which becomes its remote origin."""
     from agentsession_cas.store import Store
@@ -179,9 +179,7 @@ def _require_some(sessions: tuple[str, ...], all_: bool) -> None:
         raise click.UsageError("name some sessions, or give --all")
 
 
-def _tell(
-    app: App, done: Pushed | Fetched, objects: int, bytes_: int, went: str, refs: Sequence[RefMove] = ()
-) -> None:
+def _tell(app: App, done: Pushed | Fetched, objects: int, bytes_: int, went: str, refs: Sequence[RefMove] = ()) -> None:
     head = done.head
     if app.as_json:
         shape: dict[str, Any] = {"session": done.session, "created": done.created, "admitted": done.admitted}

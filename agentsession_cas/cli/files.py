@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentsession_cas.cli.app import App, Damage, command, report
+from agentsession_cas.cli.app import App, Damage, command, given_path, report
 from agentsession_cas.cli.output import bold, counted, good
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["blob_verb", "import_verb", "init_verb", "project_verb"]
 
 
 @command("init")
-@click.argument("path", required=False, default="")
+@click.argument("path", required=False, default="", callback=given_path)
 def init_verb(app: App, path: str) -> None:
     """Make a store at PATH: by default where --store or $AGENTSESSION_STORE says, else .agentsession here.
 
@@ -44,9 +44,9 @@ def init_verb(app: App, path: str) -> None:
 
 
 @command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, callback=given_path)
 @click.option("--as-record", is_flag=True, help="Take them as the copy that grows, not as a mirror of it.")
-@click.option("--media", metavar="DIR", help="Where their blobs are; by default beside each file.")
+@click.option("--media", metavar="DIR", callback=given_path, help="Where their blobs are; by default beside each file.")
 def import_verb(app: App, files: tuple[str, ...], as_record: bool, media: str | None) -> int:
     """Take session files into the store, verifying every line; - is stdin.
 
@@ -90,8 +90,12 @@ def _tell_import(app: App, file: str, taken: Any) -> None:
 
 @command("project")
 @click.argument("session", required=False, default="")
-@click.option("-o", "target", metavar="FILE", default="", help="Where to write it; by default stdout.")
-@click.option("--all", "directory", metavar="DIR", default="", help="Write every session into DIR.")
+@click.option(
+    "-o", "target", metavar="FILE", default="", callback=given_path, help="Where to write it; by default stdout."
+)
+@click.option(
+    "--all", "directory", metavar="DIR", default="", callback=given_path, help="Write every session into DIR."
+)
 def project_verb(app: App, session: str, target: str, directory: str) -> int:
     """Write a session as JSON lines, the same bytes every time, its blobs beside the file.
 
@@ -184,7 +188,9 @@ def _put(app: App, file: str) -> None:
 
 @command("get")
 @click.argument("name", metavar="HASH")
-@click.option("-o", "target", metavar="FILE", default="", help="Where to write it; by default stdout.")
+@click.option(
+    "-o", "target", metavar="FILE", default="", callback=given_path, help="Where to write it; by default stdout."
+)
 def _get(app: App, name: str, target: str) -> None:
     """Write the bytes kept under HASH."""
     from agentsession_cas.effects.durable import publish

@@ -8,6 +8,7 @@ have. What does not read is moved to ``damaged/`` first. Must not: judge what a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from agentsession_cas.core.timestamps import ts_to_ns
@@ -50,7 +51,7 @@ def repair_refs(layout: Layout, *, dry_run: bool) -> RefRepair:
         if not dry_run:
             held = Held(record.update.new, _birth(layout, record), record.number)
             with layout.shared():
-                refs.restore(name, held, lambda name=name: _set_aside(layout, refs, name))  # type: ignore[misc]
+                refs.restore(name, held, partial(_set_aside, layout, refs, name))
     return report
 
 

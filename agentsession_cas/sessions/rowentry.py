@@ -12,7 +12,6 @@ from typing import Any, Final
 from agentsession_cas.core.entry import Entry, Json
 from agentsession_cas.core.facts import Code, Facts
 from agentsession_cas.core.identity import HASH_PREFIX
-from agentsession_cas.core.parsing import parse_trusted
 from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.sessions.log import RowTable
@@ -39,14 +38,6 @@ class RowEntry(Entry):
         if content is None:
             content = self._content = self._fetch(self._digest)
         return content
-
-    @property
-    def body(self) -> Json:
-        """The decoded body. Shared: do not change it."""
-        body = self._body
-        if body is None:
-            body = self._body = parse_trusted(self.content)
-        return body
 
     def fill(self, content: bytes, body: Json, facts: Facts) -> None:
         """Have at hand what else would be made when it is asked for."""

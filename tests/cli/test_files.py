@@ -179,3 +179,25 @@ def test_fsck_and_stats_have_their_shapes(held: Commands) -> None:
     assert ran.code == 3
     assert any(each["severity"] == "error" for each in ran.object["findings"])
     assert held("fsck").lines[-1].startswith("not ok: ")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("init", ""),
+        ("list", "--store", ""),
+        ("import", ""),
+        ("import", "x.jsonl", "--media", ""),
+        ("project", "s-1", "-o", ""),
+        ("project", "--all", ""),
+        ("blob", "get", "f" * 64, "-o", ""),
+        ("remote", "add", "up", ""),
+        ("clone", "", "new"),
+        ("clone", "old", ""),
+    ],
+)
+def test_an_empty_path_is_no_default(cli: Commands, verb: tuple[str, ...]) -> None:
+    """A shell variable that is not set must not lead to another store, another file or stdout."""
+    ran = cli(*verb)
+    assert (ran.code, ran.error_code, ran.out) == (2, "usage", b"")
+    assert "is empty" in ran.err
