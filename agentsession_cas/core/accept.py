@@ -12,7 +12,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, Protocol
 
-from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.canonical import canonical, fitted
 from agentsession_cas.core.entry import (
     RESERVED,
     Draft,
@@ -314,11 +314,11 @@ def _content(draft: Draft) -> tuple[bytes, dict[str, Any]]:
         if brought is not None:
             merge_normalised(brought, ())
         try:
-            return canonical(draft.body), draft.body
+            return fitted(canonical(draft.body)), draft.body
         except BadJSON:
             pass
     body = normalised_body(draft.type, draft.body, draft.changes)
-    return canonical(body), body
+    return fitted(canonical(body)), body
 
 
 def _unresolved(

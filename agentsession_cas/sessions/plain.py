@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.accept import PLAIN_MAX, Outcome
-from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.canonical import canonical, fitted
 from agentsession_cas.core.entry import SIDECAR, Draft, Json
 from agentsession_cas.core.facts import ITEM_KINDS, Code, Flag, Kind, call_digest
 from agentsession_cas.core.framing import Record
@@ -96,7 +96,7 @@ def chain_items(
             if kind is Kind.FUNCTION_CALL and (known_calls is None or call in known_calls or call in calls):
                 break
         try:
-            content = canonical(body)
+            content = fitted(canonical(body))  # which is kept until a checkpoint
         except (BadJSON, LimitExceeded):
             break
         size = len(content)
