@@ -217,18 +217,19 @@ def decode_records(payload: bytes | memoryview, count: int) -> list[Record]:
 
 def encode_frame(salt: bytes, offset: int, sequence: int, committed: int, count: int, payload: bytes) -> bytes:
     """One frame, to be written at ``offset``. Raises LimitExceeded when ``payload`` is longer than FRAME_MAX bytes."""
-    _check_size(len(payload))
-    head = _FRAME.pack(salt, offset, sequence, committed, len(payload), count)
+    size = len(payload)
+    if size > FRAME_MAX:
+        raise _too_long(size)
+    head = _FRAME.pack(salt, offset, sequence, committed, size, count)
     crc = zlib.crc32(payload, zlib.crc32(head))
     return b"".join((head, _CRC.pack(crc), payload))
 
 
-def _check_size(size: int) -> None:
-    if size > FRAME_MAX:
-        raise LimitExceeded(
-            f"an append of {size} bytes is past the {FRAME_MAX} that a journal frame holds",
-            next_step="append it in smaller batches",
-        )
+def _too_long(size: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"an append of {size} bytes is past the {FRAME_MAX} that a journal frame holds",
+        next_step="append it in smaller batches",
+    )
 
 
 class Framer:
@@ -252,7 +253,8 @@ class Framer:
             return encode_frame(salt, offset, sequence, committed, 1, packer.bytes())
         with packer.getbuffer() as payload:
             size = len(payload)
-            _check_size(size)
+            if size > FRAME_MAX:
+                raise _too_long(size)
             end = _FRAME_HEAD + size
             self._reserve(end + ZEROS_MAX)
             view = self._buffer[:end]
@@ -372,7 +374,7 @@ def frames_behind(data: bytes, end: int, salt: bytes, sequence: int) -> list[Fra
 
 def encode_head(hint: HeadHint) -> bytes:
     """The bytes of HEAD."""
-    body = _HEAD.pack(_HEAD_MAGIC, hint.salt, hint.committed, hint.head, hint.entry)
+    body = _HEAD.pack(_HEAD_MAGIC, *hint)
     return body + _CRC.pack(zlib.crc32(body))
 
 

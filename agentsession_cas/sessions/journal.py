@@ -47,6 +47,7 @@ HEAD_NAME: Final = "HEAD"
 LOG: Final = re.compile(r"log-([0-9]{1,9})(?:\.packed)?")
 """The names of logs."""
 _NEXT: Final = "journal.next-"
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 STEP_MAX: Final = ZEROS_MAX - BLOCK_SIZE
 
 
@@ -178,22 +179,22 @@ class Journal:
 
     def witness(self, head: int, entry: bytes) -> None:
         """Overwrite HEAD: a hint, never synced, whose failure fails nothing."""
+        data = encode_head(_make(HeadHint, (self.generation.salt, self.committed, head, entry)))
         try:
-            self._write_head(encode_head(HeadHint(self.generation.salt, self.committed, head, entry)))
+            (self._hint or self._open_head()).pwrite(data, 0)
         except DiskError:
             return
 
     def forswear(self) -> None:
         """Take back what HEAD attests: who finds the session as it will be now makes all of it durable first."""
         with suppress(NotRegular):  # which attests nothing
-            self._write_head(bytes(HEAD_SIZE))
+            (self._hint or self._open_head()).pwrite(bytes(HEAD_SIZE), 0)
 
-    def _write_head(self, data: bytes) -> None:
-        if self._hint is None:
-            path = f"{self._directory}/{HEAD_NAME}"
-            known = self._fs.stat(path) is not None
-            self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
-        self._hint.pwrite(data, 0)
+    def _open_head(self) -> OpenFile:
+        path = f"{self._directory}/{HEAD_NAME}"
+        known = self._fs.stat(path) is not None
+        self._hint = self._fs.open(path, write=True) if known else self._fs.create(path)
+        return self._hint
 
     def stage(self, generation: Generation, tail: bytes) -> Staged:
         """The next generation, to be filled while this one goes on."""

@@ -142,7 +142,7 @@ class Writer:
         changes nothing.
         """
         accepted, owed = self.accept(drafts, durable)
-        self.settle(owed)
+        self._settle(owed)
         return accepted, owed >= 0
 
     def accept(self, drafts: Sequence[Draft], durable: bool | None = None) -> tuple[list[Accepted], int]:
@@ -165,9 +165,15 @@ class Writer:
     def settle(self, owed: int) -> None:
         """Commit the rows up to there, when any are owed, and wake who follows."""
         if owed >= 0:
+            self._require_open()
+        self._settle(owed)
+
+    def _settle(self, owed: int) -> None:
+        if owed >= 0:
             self._commit(owed)
         wake(self._directory)
-        if self._journal.end >= CHECKPOINT_BYTES and self._journal.load >= CHECKPOINT_BYTES:
+        journal = self._journal
+        if journal.end >= CHECKPOINT_BYTES and journal.load >= CHECKPOINT_BYTES:
             self._checkpoint_when_due()
 
     def _accept(self, drafts: Sequence[Draft]) -> list[Accepted]:
@@ -251,17 +257,20 @@ class Writer:
         wake(self._directory)
 
     def _commit(self, sequence: int) -> None:
-        journal = self._journal
+        """For callers that required it to be open: between the sync's return and theirs, every call is a cold one."""
+        journal, mutex = self._journal, self._mutex
         with self._sync_mutex:
-            with self._mutex:
-                self._require_open()
+            with mutex:
+                if self._lock is None:  # let go by another thread meanwhile
+                    self._require_open()
                 if journal.committed >= sequence:
                     return
                 covered = journal.seal()
             journal.sync()
-            with self._mutex:
+            with mutex:
                 journal.settle(covered)
-                self._witness()
+                tip = self._tip
+                journal.witness(tip.head, tip.head_digest)
 
     def witness(self) -> None:
         """Write HEAD for what is committed; a hint, whose failure fails nothing."""
