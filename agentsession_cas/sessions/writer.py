@@ -275,10 +275,7 @@ class Writer:
     def witness(self) -> None:
         """Write HEAD for what is committed; a hint, whose failure fails nothing."""
         with self._mutex:
-            self._witness()
-
-    def _witness(self) -> None:
-        self._journal.witness(self._tip.head, self._tip.head_digest)
+            self._journal.witness(self._tip.head, self._tip.head_digest)
 
     # --- checkpoint ---
 
@@ -394,7 +391,7 @@ class Writer:
         except BaseException as error:
             self._journal.poison(error)
             raise
-        self._witness()
+        self.witness()
         return before
 
     def rewrite(self, *, lost: bool) -> None:
@@ -411,7 +408,7 @@ class Writer:
             with self._journal.stage(generation, table.tail) as staged:
                 staged.add(in_groups(table.pending, self._groups))
                 self._journal.replace(staged).close()
-            self._witness()
+            self.witness()
 
     # --- release ---
 

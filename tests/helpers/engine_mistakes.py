@@ -181,7 +181,7 @@ def head_before_the_sync(patch: Patch) -> None:
     def commit(self: Any, sequence: int) -> None:
         journal = self._journal
         committed, journal.committed = journal.committed, max(journal.committed, sequence)
-        self._witness()
+        self.witness()
         journal.committed = committed
         sound(self, sequence)
 
@@ -412,7 +412,7 @@ def left_frames_synced_in_place(patch: Patch) -> None:
     def rewrite(self: Any, *, lost: bool) -> None:
         self._journal.seal()
         self._journal.sync()
-        self._witness()
+        self.witness()
 
     patch.setattr(Writer, "rewrite", rewrite)
 
