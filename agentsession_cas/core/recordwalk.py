@@ -7,6 +7,7 @@ Nothing here refuses anything: what is stored is stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from agentsession_cas.errors import (
     SourceMismatch,
 )
 
-__all__ = ["RecordProblem", "RecordWalk", "record_problems", "verify_records"]
+__all__ = ["RecordProblem", "RecordTree", "RecordWalk", "record_problems", "verify_records"]
 
 
 class _Rank(NamedTuple):
@@ -78,6 +79,10 @@ class RecordWalk:
         """Go back up the path; what was found stays found."""
         self._undo.rewind(mark)
 
+    def forget(self) -> None:
+        """Never go back above what was read so far."""
+        self._undo.forget()
+
     def problems(self) -> list[RecordProblem]:
         """Everything found so far, in the order of the checks."""
         return [self._found[rank] for rank in sorted(self._found)]
@@ -105,11 +110,14 @@ class RecordWalk:
         self._unsettled.clear()
         self._check_run(-1)
 
-    def check_call_ids(self) -> None:
-        """The rules that look at the whole session: a call_id is not empty, and no two calls have the same."""
+    def check_call_ids(self, positions: Iterable[int]) -> None:
+        """The rules that look at the whole session: a call_id is not empty, and no two calls have the same.
+
+        ``positions``, rising, are those of every call, and perhaps others.
+        """
         first: dict[int, int] = {}
         names: set[str] = set()
-        for position in range(len(self._source)):
+        for position in positions:
             facts = self._source.facts(position)
             if not is_call(facts):
                 continue
@@ -218,7 +226,7 @@ def verify_records(source: EntrySource, header: Header, position: int) -> None:
     The class of the error says which rule, ``where`` names the entry.
     """
     walk = RecordWalk(source, header)
-    walk.check_call_ids()
+    walk.check_call_ids(range(len(source)))
     for each in path_positions(source, position):
         walk.read(each)
     walk.end_path()
@@ -226,20 +234,46 @@ def verify_records(source: EntrySource, header: Header, position: int) -> None:
         raise problem.error(problem.detail, where=source.entry_id(problem.position))
 
 
-def record_problems(source: EntrySource, header: Header) -> list[RecordProblem]:
-    """Every record rule broken on the path to some childless entry, each named once, in the order of the checks."""
-    walk = RecordWalk(source, header)
-    walk.check_call_ids()
-    marks: list[int] = []
-    for position, depth, children in walk_tree(source):
+class RecordTree:
+    """Reads a whole session in the order of :func:`walk_tree`."""
+
+    def __init__(self, source: EntrySource, header: Header) -> None:
+        self._source = source
+        self._walk = RecordWalk(source, header)
+        self._marks: list[int] = []
+        self._turns = sum(source.parent(position) < 0 for position in range(len(source))) - 1
+        """How often the walk will go back up the path."""
+        self._calls: list[int] = []
+
+    def read(self, position: int, depth: int, children: int) -> None:
+        """Read the next entry."""
+        walk, marks = self._walk, self._marks
         if depth < len(marks):
             walk.rewind(marks[depth])
             del marks[depth:]
+            self._turns -= 1
+        if not self._turns:
+            walk.forget()
+        self._turns += max(0, children - 1)
         marks.append(walk.mark())
         walk.read(position)
+        if is_call(self._source.facts(position)):
+            self._calls.append(position)
         if not children:
             walk.end_path()
-    return walk.problems()
+
+    def problems(self) -> list[RecordProblem]:
+        """Every record rule broken on the path to some childless entry, each once, in the order of the checks."""
+        self._walk.check_call_ids(sorted(self._calls))
+        return self._walk.problems()
+
+
+def record_problems(source: EntrySource, header: Header) -> list[RecordProblem]:
+    """What a :class:`RecordTree` finds in a whole session."""
+    tree = RecordTree(source, header)
+    for position, depth, children in walk_tree(source):
+        tree.read(position, depth, children)
+    return tree.problems()
 
 
 def _dispatched(source: EntrySource) -> set[str]:

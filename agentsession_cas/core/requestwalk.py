@@ -2,8 +2,8 @@
 
 :func:`~agentsession_cas.core.outputs.verify_response` rebuilds one request whole. Along a path each request is the one
 before it and a little more, so a :class:`RequestWalk` keeps the SHA-256 of a request's canonical bytes as far as the
-items go, and adds what is new. It finds what ``verify_response`` finds; where a request is no continuation of the one
-before (an ``images`` rule, an output between other items) it asks that.
+items go, and adds what is new; an item is read when it is added, and not kept. It finds what ``verify_response`` finds;
+where a request is no continuation of the one before (an ``images`` rule, an output between other items) it asks that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.facts import Code, Facts, Flag
 from agentsession_cas.core.identity import HASH_PREFIX, hash_bytes
 from agentsession_cas.core.normalform import Form, form_item
-from agentsession_cas.core.omit import IMAGES, ITEMS, OTHER_MODELS, OUTPUTS, Slot
+from agentsession_cas.core.omit import IMAGES, ITEMS, OTHER_MODELS, OUTPUTS
 from agentsession_cas.core.outputs import Verdict, Verification, output_positions, verify_response
 from agentsession_cas.core.request import compose
 from agentsession_cas.core.settings import Replay, Settings, Unresolved
@@ -24,6 +24,17 @@ from agentsession_cas.core.source import EntrySource, walk_back
 __all__ = ["RequestWalk", "SavedWalk"]
 
 Json = dict[str, Any]
+
+
+class _Given(NamedTuple):
+    """An item that the compaction at ``position`` gives; no omit reaches it."""
+
+    position: int
+    item: Json
+
+
+_Slot = int | _Given
+"""What gives an item of a request: the entry at a position, or a compaction."""
 
 
 class _Rules(NamedTuple):
@@ -63,12 +74,14 @@ class SavedWalk(NamedTuple):
     rules: _Rules
     frames: dict[Form, _Frame]
     tracks: dict[tuple[Form, bool], _Track]
-    slots: list[Slot]
+    slots: list[_Slot]
     size: int
     model: str
     broken: bool
 
 
+_CONTRIBUTING = frozenset({Code.ITEM, Code.BRANCH_SUMMARY})
+"""What gives one item each."""
 _NO_RULES = _Rules(frozenset(), "", frozenset(), "")
 
 
@@ -82,7 +95,7 @@ class RequestWalk:
         self._rules = _NO_RULES
         self._frames: dict[Form, _Frame] = {}
         self._tracks: dict[tuple[Form, bool], _Track] = {}
-        self._slots: list[Slot] = []
+        self._slots: list[_Slot] = []
         self._model = ""
         self._written_under: dict[int, str] = {}
         self.broken = False
@@ -119,10 +132,10 @@ class RequestWalk:
             return self._read_config(position)
         if facts.code == Code.COMPACTION:
             self._read_compaction(position)
-        elif facts.code in (Code.ITEM, Code.BRANCH_SUMMARY):
+        elif facts.code in _CONTRIBUTING:
             if facts.flags & Flag.REASONING_FROM:
                 self._written_under[position] = self._model
-            self._slots.extend(self._contributed(position, facts))
+            self._slots.append(position)
         return Unresolved.NONE
 
     def verify(self, position: int) -> Verification:
@@ -165,12 +178,11 @@ class RequestWalk:
             self._settings = None
         pinned = entry.body.get("pinned")
         items = [entry.body["summary"], *(pinned if isinstance(pinned, list) else ())]
-        self._slots = [Slot(position, entry.id, item, reached=False) for item in items if isinstance(item, dict)]
+        self._slots = [_Given(position, item) for item in items if isinstance(item, dict)]
         self._tracks = {}
         kept = self._kept(position, entry.body["first_kept"])
         self.broken = kept is None
-        for each in kept or ():
-            self._slots.extend(self._contributed(each, self._source.facts(each)))
+        self._slots += [each for each in kept or () if self._source.facts(each).code in _CONTRIBUTING]
 
     def _kept(self, compaction: int, first_kept: str) -> list[int] | None:
         """The entries from ``first_kept`` to a compaction, root first; None when it is not on the path before it."""
@@ -185,13 +197,6 @@ class RequestWalk:
         kept.reverse()
         return kept
 
-    def _contributed(self, position: int, facts: Facts) -> list[Slot]:
-        if facts.code not in (Code.ITEM, Code.BRANCH_SUMMARY):
-            return []
-        entry = self._source.entry(position)
-        item = entry.body.get("item" if facts.code == Code.ITEM else "summary")
-        return [Slot(position, entry.id, item, reached=facts.code == Code.ITEM)] if isinstance(item, dict) else []
-
     def _settings_now(self) -> Settings:
         if self._settings is None:
             self._settings = self._replay.settings()
@@ -205,7 +210,7 @@ class RequestWalk:
         """How many slots the request of a response has: all but its own outputs; -1 when those are not the last."""
         outputs = output_positions(self._source, position)
         count = len(self._slots) - len(outputs)
-        return count if count >= 0 and [slot.position for slot in self._slots[count:]] == outputs else -1
+        return count if count >= 0 and self._slots[count:] == outputs else -1
 
     def _frame(self, form: Form) -> _Frame:
         settings = self._settings_now()
@@ -237,25 +242,35 @@ class RequestWalk:
     def _extended(self, track: _Track, form: Form, count: int) -> _Track:
         digest, sent, changed = track.digest.copy(), track.sent, track.changed
         for slot in self._slots[track.read : count]:
-            item = slot.item if track.rules is None else self._under(track.rules, slot)
-            changed += item is not slot.item
+            given = self._item(slot)
+            item = given if track.rules is None or given is None else self._under(track.rules, slot, given)
+            changed += item is not given
             if item is None:
                 continue
             digest.update((b"," if sent else b"") + canonical(form_item(item, form)))
             sent += 1
         return track._replace(digest=digest, read=count, sent=sent, changed=changed)
 
-    def _under(self, rules: _Rules, slot: Slot) -> Json | None:
-        """The item a slot sends under an omit; None when it sends none (context.md §1.4, rules 1 to 3)."""
-        if not slot.reached:
+    def _item(self, slot: _Slot) -> Json | None:
+        """The item that a slot gives; None for an entry without one, which no reader accepts."""
+        if isinstance(slot, _Given):
             return slot.item
-        if slot.entry in rules.listed:
+        name = "item" if self._source.facts(slot).code == Code.ITEM else "summary"
+        item = self._source.entry(slot).body.get(name)
+        return item if isinstance(item, dict) else None
+
+    def _under(self, rules: _Rules, slot: _Slot, item: Json) -> Json | None:
+        """The item a slot sends under an omit; None when it sends none (context.md §1.4, rules 1 to 3)."""
+        if rules is _NO_RULES or isinstance(slot, _Given) or self._source.facts(slot).code != Code.ITEM:
+            return item
+        entry_id = self._source.entry_id(slot)
+        if entry_id in rules.listed:
             return None
-        if rules.model and self._written_under.get(slot.position, "") not in ("", rules.model):
+        if rules.model and self._written_under.get(slot, "") not in ("", rules.model):
             return None
-        if slot.entry in rules.muted and slot.item.get("type") == "function_call_output":
-            return {**slot.item, "output": rules.text}
-        return slot.item
+        if entry_id in rules.muted and item.get("type") == "function_call_output":
+            return {**item, "output": rules.text}
+        return item
 
 
 def _rules(settings: Settings) -> _Rules:

@@ -37,6 +37,10 @@ class Undo:
         while len(self._steps) > mark:
             self._steps.pop()()
 
+    def forget(self) -> None:
+        """Nothing done so far is ever taken back: earlier marks are void."""
+        self._steps.clear()
+
     def step(self, back: Callable[[], object]) -> None:
         """Remember the way back from a change made elsewhere."""
         self._steps.append(back)

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from agentsession_cas.core.facts import Code
+from agentsession_cas.core.facts import Code, Facts
+from agentsession_cas.core.header import Header
 from agentsession_cas.core.jsonl import Scan, read_session
 from agentsession_cas.core.outputs import Verdict
-from agentsession_cas.core.recordwalk import record_problems
+from agentsession_cas.core.recordwalk import RecordTree
 from agentsession_cas.core.requestwalk import RequestWalk, SavedWalk
 from agentsession_cas.core.required import is_extension
 from agentsession_cas.core.settings import Unresolved
@@ -81,11 +82,7 @@ def verify(session: Session) -> Json:
     if session.migrated:
         lost = f"; {len(session.unresolved)} entries could not be rewritten" if session.unresolved else ""
         report.add("migrated", "note", f"read from {session.declared_format}: ids were made, not checked{lost}")
-    _check_types(session.source, report)
-    _check_requests(session.source, report)
-    for problem in record_problems(session.source, session.header):
-        entry = session.source.entry_id(problem.position)
-        report.add(problem.error.code, "error", problem.detail, entry=entry)
+    _check_entries(session.source, session.header, report)
     members = report.members(
         format=session.declared_format, session=session.id, entries=len(session), leaf=session.leaf
     )
@@ -127,24 +124,47 @@ def unreadable(error: AgentSessionError, data: bytes = b"") -> Json:
     return report.members(format=header.format, session=header.id, entries=0, leaf="")
 
 
-def _check_types(source: EntrySource, report: _Report) -> None:
-    for position in range(len(source)):
-        if source.facts(position).code == Code.OTHER:
-            entry = source.entry(position)
-            if not is_extension(entry.type):
-                report.add("unknown_type", "error", f"the type {entry.type!r} is in no namespace", entry=entry.id)
-
-
-def _check_requests(source: EntrySource, report: _Report) -> None:
-    """Replay every branch: hashes, what a compaction keeps, what a config names."""
-    walk = RequestWalk(source)
-    turns: dict[int, SavedWalk] = {-1: walk.save()}
-    last = -1
+def _check_entries(source: EntrySource, header: Header, report: _Report) -> None:
+    """Go down every branch once, for requests and records alike: an entry is at hand for both, and read once."""
+    requests = _Requests(source)
+    records = RecordTree(source, header)
+    others: list[int] = []
     for position, depth, children in walk_tree(source):
-        if depth <= last:
-            walk.restore(turns[depth - 1])
-        last = depth
         facts = source.facts(position)
+        if facts.code == Code.OTHER:
+            others.append(position)
+        requests.read(position, depth, children, facts)
+        records.read(position, depth, children)
+    _check_types(source, sorted(others), report)
+    report.responses = requests.report.responses
+    report.problems += requests.report.problems
+    for problem in records.problems():
+        report.add(problem.error.code, "error", problem.detail, entry=source.entry_id(problem.position))
+
+
+def _check_types(source: EntrySource, others: Iterable[int], report: _Report) -> None:
+    for position in others:
+        entry = source.entry(position)
+        if not is_extension(entry.type):
+            report.add("unknown_type", "error", f"the type {entry.type!r} is in no namespace", entry=entry.id)
+
+
+class _Requests:
+    """Replays every branch: hashes, what a compaction keeps, what a config names. ``report`` is of these alone."""
+
+    def __init__(self, source: EntrySource) -> None:
+        self.report = _Report()
+        self._source = source
+        self._walk = RequestWalk(source)
+        self._turns: dict[int, SavedWalk] = {-1: self._walk.save()}
+        self._last = -1
+
+    def read(self, position: int, depth: int, children: int, facts: Facts) -> None:
+        """Read the next entry of :func:`walk_tree`."""
+        source, walk, report = self._source, self._walk, self.report
+        if depth <= self._last:
+            walk.restore(self._turns[depth - 1])
+        self._last = depth
         if facts.code == Code.RESPONSE:
             _check_response(source, walk, position, report)
         else:
@@ -154,7 +174,7 @@ def _check_requests(source: EntrySource, report: _Report) -> None:
                 detail = f"first_kept names no entry of the path before the compaction: {named}"
                 report.add(FirstKept.code, "error", detail, entry=source.entry_id(position))
         if children > 1:
-            turns[depth] = walk.save()
+            self._turns[depth] = walk.save()
 
 
 def _check_response(source: EntrySource, walk: RequestWalk, position: int, report: _Report) -> None:

@@ -13,6 +13,7 @@ from agentsession_cas.core.header import Header
 from agentsession_cas.core.links import link_problems
 from agentsession_cas.core.tree import Session
 from agentsession_cas.core.verify import verify
+from agentsession_cas.effects.collector import held_off
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, Damaged, LinkMismatch, NoSession
 from agentsession_cas.layout import Layout, directory_name, session_id_of
@@ -70,7 +71,11 @@ class _Look:
         """Whether all that the session needs was noted."""
 
     def take(self) -> list[Finding]:
-        """Look once."""
+        """Look once. What is made of a session has no cycles while it is looked at."""
+        with held_off():
+            return self._take()
+
+    def _take(self) -> list[Finding]:
         found = Findings(session_id_of(self._name), self._directory)
         self.entries, self.complete = 0, False
         files: SessionFiles | None = None

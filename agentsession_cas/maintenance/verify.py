@@ -16,6 +16,8 @@ from agentsession_cas.core.links import link_problems
 from agentsession_cas.core.tree import Session
 from agentsession_cas.core.verify import unreadable, verify
 from agentsession_cas.errors import BadID, Corrupt, NoObject
+from agentsession_cas.sessions.source import RowSource
+from agentsession_cas.sessions.walksource import WalkSource
 
 __all__ = ["verify_stored"]
 
@@ -28,7 +30,7 @@ def verify_stored(read: Callable[[], Session], header_of: Callable[[str], Header
     A session whose files or objects are damaged is a report too, with what stopped the reading.
     """
     try:
-        session = read()
+        session = _for_a_walk(read())
         problems = [*_wrong_ids(session), *_wrong_links(session, header_of)]
         report = verify(session)
     except (Corrupt, NoObject) as error:
@@ -36,6 +38,13 @@ def verify_stored(read: Callable[[], Session], header_of: Callable[[str], Header
     report["problems"].extend(problems)
     report["ok"] = report["ok"] and not problems
     return report
+
+
+def _for_a_walk(session: Session) -> Session:
+    """The session read in a way that suits a walk over all of it."""
+    if not isinstance(session.source, RowSource):
+        return session
+    return Session(session.header, WalkSource.of(session.source), leaf=session.leaf)
 
 
 def _wrong_ids(session: Session) -> Iterator[Json]:

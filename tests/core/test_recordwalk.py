@@ -389,7 +389,7 @@ def test_walking_the_tree_finds_what_each_path_shows(steps: list[tuple[str, str,
     together: set[tuple[type[RecordRule], int]] = set()
     for leaf in leaves:
         walk = RecordWalk(tape.source, tape.header)
-        walk.check_call_ids()
+        walk.check_call_ids(range(len(tape.source)))
         for position in path_positions(tape.source, leaf):
             walk.read(position)
         walk.end_path()
