@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentsession_cas import Store, entry
 from tools.soak import lost, noted, notes_of
+
+pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[1]
 FEW = 3

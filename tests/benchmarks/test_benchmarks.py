@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[2]
 NUMBERS = ("median", "p99", "mean", "ratio", "ratio_mean")
 OURS = "agentsession-cas"

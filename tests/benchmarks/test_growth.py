@@ -6,10 +6,14 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from agentsession_cas.core.jsonl import read_session
 from agentsession_cas.core.verify import verify
 from benchmarks.agent import steps, written
 from tests.benchmarks.test_benchmarks import compared, targets
+
+pytestmark = pytest.mark.heavy
 
 
 def test_verify(tmp_path: Path) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.scale import STAGES
 from tests.benchmarks.test_size import run
+
+pytestmark = pytest.mark.heavy
 
 
 def test_scale(tmp_path: Path) -> None:

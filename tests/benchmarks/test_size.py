@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentsession_cas import Store
 from tools.corpus import fill, scripts
+
+pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[2]
 

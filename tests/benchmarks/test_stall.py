@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.test_size import run
+
+pytestmark = pytest.mark.heavy
 
 
 def test_stall(tmp_path: Path) -> None:

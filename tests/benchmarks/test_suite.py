@@ -16,6 +16,8 @@ from benchmarks.plots import plot
 from benchmarks.sessions import Sessions
 from tests.benchmarks.test_benchmarks import ROOT, compared, run, targets
 
+pytestmark = pytest.mark.heavy
+
 
 def test_each_part_is_what_it_is_called() -> None:
     for name in PARTS:

@@ -22,6 +22,8 @@ from agentsession_cas.errors import NoHash
 from agentsession_cas.store import Store
 from tests.helpers.legal import Harness, forked, grown, ticking_store
 
+pytestmark = pytest.mark.heavy
+
 SEEDS = st.lists(st.integers(0, 2**32 - 1), min_size=12, max_size=70)
 FORK = st.one_of(st.none(), st.tuples(st.integers(0, 200), st.lists(st.integers(0, 2**32 - 1), max_size=20)))
 Grown = tuple[Store, list[Harness]]

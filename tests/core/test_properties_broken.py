@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,8 @@ from agentsession_cas.errors import RecordRule
 from tests.helpers.legal import Harness, forked, grown, ticking_store
 from tests.helpers.pathmodel import CallModel, PathModel, RunModel
 from tests.helpers.remade import Line, Remade
+
+pytestmark = pytest.mark.heavy
 
 RECORD_CODES = {
     each.code for each in vars(errors).values() if isinstance(each, type) and issubclass(each, RecordRule)

@@ -14,6 +14,8 @@ from tests.helpers.engine import Player
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_scenarios import SCENARIOS, init
 
+pytestmark = pytest.mark.heavy
+
 DISKS: Final = [(512, False), (512, True), (4096, False), (4096, True)]
 DENSITY: Final = {
     "durable": 0.3,

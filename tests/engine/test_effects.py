@@ -18,6 +18,8 @@ from agentsession_cas.testing.simfs import Sim
 from tests.helpers.engine import ROOT, Player, message, opened, ts
 from tests.helpers.engine_model import World
 
+pytestmark = pytest.mark.heavy
+
 JOURNAL: Final = f"{ROOT}/sessions/s/journal"
 HEAD: Final = f"{ROOT}/sessions/s/HEAD"
 

@@ -18,6 +18,8 @@ from tests.helpers.engine import Player, observed, opened
 from tests.helpers.engine_explorer import handles
 from tests.helpers.engine_model import World
 
+pytestmark = pytest.mark.heavy
+
 JOURNAL: Final = "/store/sessions/s/journal"
 
 

@@ -15,6 +15,8 @@ from agentsession_cas.testing.simfs import READS
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_scenarios import SCENARIOS, init
 
+pytestmark = pytest.mark.heavy
+
 STRIDE: Final = {
     "durable": 5,
     "lazy": 5,

@@ -12,6 +12,8 @@ from agentsession_cas.sessions.follow_changes import Appended, Reset
 from agentsession_cas.store import Store
 from tests.engine.test_processes import child, heard
 
+pytestmark = pytest.mark.heavy
+
 KILLS = 4
 
 

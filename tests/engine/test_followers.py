@@ -19,6 +19,8 @@ from tests.helpers.engine_followers import Listener, followed_inside, watched_fo
 from tests.helpers.engine_model import World
 from tests.helpers.engine_scenarios import SCENARIOS, Scenario
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - {"blobs"}))

@@ -33,6 +33,8 @@ from agentsession_cas.testing.simfs import Sim
 from tests.helpers.engine import Player, message, observed, ts
 from tests.helpers.engine_model import World
 
+pytestmark = pytest.mark.heavy
+
 Json = dict[str, Any]
 ROOT: Final = "/store"
 

@@ -16,6 +16,8 @@ from tests.helpers.engine import Player, observed
 from tests.helpers.engine_explorer import BUDGET, Explorer
 from tests.helpers.engine_model import World
 
+pytestmark = pytest.mark.heavy
+
 Act = Callable[[Player], None]
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_scenarios import SCENARIOS, init
 
+pytestmark = pytest.mark.heavy
+
 STRIDE: Final = {
     "rows": 19,
     "left": 19,

@@ -10,6 +10,8 @@ import pytest
 from agentsession_cas import RefTarget, Store, entry
 from agentsession_cas.errors import AgentSessionError
 
+pytestmark = pytest.mark.heavy
+
 
 def _leave_out(root: Path) -> list[str]:
     """Remove every empty directory, those that become empty too; returns what went, of the top level."""

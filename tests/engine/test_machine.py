@@ -35,6 +35,8 @@ from agentsession_cas.sessions.source import RowSource, hash_of
 from agentsession_cas.store import Store
 from tests.helpers.engine import message
 
+pytestmark = pytest.mark.heavy
+
 Json = dict[str, Any]
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.helpers.engine_mistakes import MISTAKES, hunt
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_seeded_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.store import Store
 from tests.helpers.engine_child import BATCH, text_of
 
+pytestmark = pytest.mark.heavy
+
 PROJECT = Path(__file__).parents[2]
 Child = subprocess.Popen[str]
 

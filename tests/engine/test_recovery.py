@@ -15,6 +15,8 @@ from agentsession_cas.testing.simfs import Sim
 from tests.helpers.engine import ROOT, Player, observed, opened
 from tests.helpers.engine_model import World
 
+pytestmark = pytest.mark.heavy
+
 SALT, OTHER = b"saltsalt", b"tlastlas"
 WHOLE: Final = 7
 """Rows that are whole in every journal here, five of them below its base."""

@@ -10,6 +10,8 @@ import pytest
 from agentsession_cas.errors import AgentSessionError
 from tests.helpers.refs_world import World, machine, opened, power, resume, scenario, second
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("tear", [False, True])
 def test_power_cut_at_every_effect(tear: bool) -> None:

@@ -18,6 +18,8 @@ from agentsession_cas.sessions.reflog import RefLog
 from agentsession_cas.sessions.refs import RefDatabase, birth_of
 from tests.helpers.refs_world import power, resume
 
+pytestmark = pytest.mark.heavy
+
 Patch = pytest.MonkeyPatch
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agentsession_cas import RefTarget, Store
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import NoRef, NoSession
 from tests.helpers.refs_world import World, machine, opened, scenario, seen
+
+pytestmark = pytest.mark.heavy
 
 
 def read(host: Host, name: str) -> tuple[RefTarget | None, list[tuple[RefTarget | None, RefTarget | None, str]]]:

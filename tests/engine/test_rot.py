@@ -14,6 +14,8 @@ from tests.helpers.engine_model import World
 from tests.helpers.engine_rot import rot
 from tests.helpers.engine_scenarios import SCENARIOS
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("name", ["durable", "batch", "checkpoint", "rows", "reopen", "head", "raised"])
 def test_every_file_of_a_session(name: str) -> None:

@@ -8,6 +8,8 @@ from tests.helpers.engine_explorer import BUDGET
 from tests.helpers.engine_readers import watched_readers
 from tests.helpers.engine_scenarios import SCENARIOS
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("sector", [512, 4096])
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 FILL = """
 import sys
 from agentsession_cas import Store, entry

@@ -127,6 +127,7 @@ def test_a_session_of_that_id_that_comes_meanwhile(three: Three, monkeypatch: py
     assert b.layout.host.fs.listdir(b.layout.tmp) == []
 
 
+@pytest.mark.heavy
 def test_power_cuts() -> None:
     """Whole or absent, at every effect that settles something; there, once it was acknowledged."""
     assert many_sessions(lambda a: a.push(B, "one", "two", "three")) > 60

@@ -10,6 +10,8 @@ from agentsession_cas.testing.simfs import Sim
 from tests.helpers.exchange import A, B, grow, stores
 from tests.helpers.exchange_scenes import killed, many_sessions, power
 
+pytestmark = pytest.mark.heavy
+
 
 def test_power_cuts() -> None:
     assert power(2, every=8) > 150

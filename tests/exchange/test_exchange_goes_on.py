@@ -79,6 +79,7 @@ def _cut(*_: Any) -> Any:
     raise Cut
 
 
+@pytest.mark.heavy
 def test_what_a_power_cut_spoilt_in_the_quarantine_is_sent_again(monkeypatch: Patch) -> None:
     """Nothing there was synced, and nothing there is believed."""
     sim = Sim()
@@ -107,6 +108,7 @@ def test_a_refused_delivery_leaves_nothing(two: tuple[Store, Store]) -> None:
     assert b.stats()["objects"] == {"loose": 0, "packed": 0, "packs": 0}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("side", ["sender", "receiver"])
 def test_one_side_dies_at_every_effect_and_the_other_goes_on(side: str, monkeypatch: Patch) -> None:
     """Two machines: the one that dies comes back with what its disk kept, the other never stopped."""
@@ -139,6 +141,7 @@ def test_one_side_dies_at_every_effect_and_the_other_goes_on(side: str, monkeypa
         return
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for ever"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("held", [False, True], ids=["new", "held"])

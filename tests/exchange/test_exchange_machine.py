@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -12,6 +13,8 @@ from agentsession_cas import entry
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.testing.simfs import PowerCut, Sim
 from tests.helpers.exchange import ROOTS, lines, mark, opened, own
+
+pytestmark = pytest.mark.heavy
 
 SESSIONS = ("s", "t", "fork")
 root_of = st.sampled_from(ROOTS)

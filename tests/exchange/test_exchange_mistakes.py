@@ -21,6 +21,8 @@ from agentsession_cas.sessions.services import Mark
 from agentsession_cas.sessions.writer import Writer
 from tests.helpers.exchange_scenes import power
 
+pytestmark = pytest.mark.heavy
+
 Patch = pytest.MonkeyPatch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -9,6 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentsession_cas import RefTarget, Store, entry
 from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import NoEntry, NoRef, NoSession, RefMoved, RefName
+
+pytestmark = pytest.mark.heavy
 
 NAMES = ("a", "A", "a/b", "a/B", "b", "b/c/d", "b/c", "x.y", "X.z")
 SESSIONS = ("s", "t", "u")

@@ -8,8 +8,12 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from agentsession_cas import RefTarget, Store
 from tests.helpers.refs_child import TIMES
+
+pytestmark = pytest.mark.heavy
 
 PROJECT = Path(__file__).parents[2]
 

@@ -95,6 +95,7 @@ def _store(host: Host, *, create: bool = False) -> Store:
     return Store(layout, background=False)
 
 
+@pytest.mark.heavy
 def test_power_cut_at_every_effect_of_an_append() -> None:
     """A batch is there whole or not at all; its retry settles it; what has a receipt stays."""
     sim = Sim(seed=3)
@@ -168,6 +169,7 @@ with Store.open(path) as store:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("processes", "batches", "kills"), [(8, 24, 8)])
 def test_processes_killed_at_random_append_each_batch_once(
     tmp_path: Path, processes: int, batches: int, kills: int

@@ -13,6 +13,8 @@ from tools.corruption import Options, Parts, cases, sweep
 from tools.damages import Damage, damages, fill
 from tools.judging import Fault, Sweep
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:

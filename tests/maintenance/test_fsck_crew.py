@@ -63,6 +63,7 @@ def check(root: Path, workers: StartWorkers, progress: Progress | None = None, *
         return fsck(Layout(host, str(root)), objects, progress=progress, patience_s=0, fast=fast)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", DAMAGE)
 @pytest.mark.parametrize("kind", [Here, Dies])
 def test_every_damage_is_told_as_without_help(bench: Bench, code: str, kind: type[Here]) -> None:

@@ -12,6 +12,8 @@ from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.store import Store
 from tests.helpers.damage import Bench
 
+pytestmark = pytest.mark.heavy
+
 Truth = dict[str, tuple[str, list[bytes]]]
 """Head and lines of each session."""
 

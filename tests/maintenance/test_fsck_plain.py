@@ -58,6 +58,7 @@ def both(root: Path) -> tuple[FsckReport, FsckReport]:
         return short, check(root)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", DAMAGE)
 def test_every_damage_is_told_as_by_the_whole_look(bench: Bench, code: str) -> None:
     DAMAGE[code](bench)
@@ -127,6 +128,7 @@ ROW_CHANGES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 5), ROW_CHANGES), min_size=1, max_size=3))
 def test_forged_rows_are_told_as_by_the_whole_look(

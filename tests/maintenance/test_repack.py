@@ -637,6 +637,7 @@ def both(host: Host) -> None:
         store.repack(True)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("eager")
 def test_power_cut_at_every_effect() -> None:
     sim, lines = machine()
@@ -683,6 +684,7 @@ class Unsynced:
         return
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("below", ["objects/pack", "objects/dict", "objects", "tmp"])
 def test_a_sync_left_out_is_caught(below: str) -> None:

@@ -16,6 +16,8 @@ from agentsession_cas.maintenance import repair_objects, repair_session
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Sim
 
+pytestmark = pytest.mark.heavy
+
 Lines = dict[str, tuple[str, list[bytes]]]
 Hurt = Callable[[Host], None]
 

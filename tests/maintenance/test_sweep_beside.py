@@ -7,6 +7,8 @@ import pytest
 from agentsession_cas.maintenance import sweep
 from tests.helpers.sweep_scenes import ACTS, beside, within
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("name", ACTS)
 def test_another_process_acts_at_every_step(name: str) -> None:

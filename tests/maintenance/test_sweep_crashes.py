@@ -7,6 +7,8 @@ import pytest
 from agentsession_cas.maintenance import sweep
 from tests.helpers.sweep_scenes import collected, cut_short, deleted_in_part, lying_disk, resumed, swept
 
+pytestmark = pytest.mark.heavy
+
 
 def test_power_cut_at_every_effect_of_a_sweep() -> None:
     assert cut_short(swept) > 100

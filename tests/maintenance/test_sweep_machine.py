@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +16,8 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.errors import NoBlob
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.testing.simfs import Sim
+
+pytestmark = pytest.mark.heavy
 
 DAY = 86400.0
 GRACE = 14 * DAY

@@ -8,6 +8,8 @@ from agentsession_cas.errors import AgentSessionError
 from tests.helpers.engine_model import Violation
 from tests.helpers.sweep_mistakes import MISTAKES
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_seeded_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
