@@ -210,25 +210,22 @@ class Store(Exchange, Redactions, Watching, Upkeep):
             check_new(header)
             if self._services.redacted_only:
                 check_redacted_header(header)
-            context = self._anchored(header, origin) if origin else bytes(32)
-            writer = create_session(
-                self._services,
-                self._layout.sessions,
-                self._layout.session_dir(header.id),
-                header,
-                base_context=context,
-                prefix_of=self._catalogue.prefix_of,
-            )
+            writer = self._create(header, origin)
         return SessionWriter(self._services, writer)
 
-    def _anchored(self, header: Header, origin: Snapshot) -> bytes:
-        """Check a fork's base and make its prefix durable; the raw context hash at the base."""
-        try:
+    def _create(self, header: Header, origin: Snapshot | None) -> Writer:
+        """Make a session, and of a fork check the base and make its prefix durable before."""
+        directory, make = self._layout.session_dir(header.id), partial(create_session, self._services)
+        if origin is None:
+            return make(self._layout.sessions, directory, header, prefix_of=self._catalogue.prefix_of)
+        with ExitStack() as undo:
+            undo.callback(origin.source.close)
             check_base(header, origin)
-            directory = self._layout.session_dir(origin.header.id)
-            return anchor(self._host.fs, self._objects, directory, origin, header.base)
-        finally:
-            origin.source.close()
+            place = self._layout.session_dir(origin.header.id)
+            prefix, context = anchor(self._host.fs, self._objects, place, origin, header.base)
+            found = make(self._layout.sessions, directory, header, base_context=context, prefix_of=lambda *_: prefix)
+            undo.pop_all()
+        return found
 
     def fork(self, session: str, entry: str, **header: Any) -> SessionWriter:
         """Make a session that continues from ``entry`` of ``session``; ``header`` as :meth:`create` takes it.

@@ -7,6 +7,8 @@ checks of a fork's base too.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from agentsession_cas.core.facts import Flag
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import REDACTION_MINOR, Header
@@ -18,9 +20,10 @@ from agentsession_cas.errors import BadConvergence, HeadTarget, MediaDiffers, No
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME
 from agentsession_cas.sessions.opening import Snapshot
+from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.records import publish_records
 
-__all__ = ["anchor", "anchor_path", "check_base", "require_media"]
+__all__ = ["Anchored", "anchor", "anchor_path", "check_base", "require_media"]
 
 
 def require_media(header: Header, origin: Header) -> None:
@@ -61,9 +64,17 @@ def _check_path(origin: Snapshot, position: int, early: bool) -> None:
             )
 
 
-def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, base: str) -> bytes:
-    """Make the path to ``base`` durable; returns the raw context hash there. ``directory`` is the origin's."""
-    return origin.source.context_digest(anchor_path(fs, objects, directory, origin, base))
+class Anchored(NamedTuple):
+    """A path made durable: where a fork reads it from, and the raw context hash at its end."""
+
+    prefix: Prefix
+    context: bytes
+
+
+def anchor(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, base: str) -> Anchored:
+    """Make the path to ``base`` durable. ``directory`` is the origin's, whose source the prefix goes on to read."""
+    position = anchor_path(fs, objects, directory, origin, base)
+    return Anchored(Prefix(origin.source, position), origin.source.context_digest(position))
 
 
 def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapshot, entry: str) -> int:
@@ -84,6 +95,6 @@ def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapsho
         finally:
             journal.close()
         publish_records(objects, records)
-    if found >= source.base_count:
-        fs.sync_dir(directory)  # the journal that was read may be one whose name its writer has yet to make durable
+    if found >= source.base_count and not origin.state.is_named:
+        fs.sync_dir(directory)
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple, TypeVar
 
-from agentsession_cas.core.framing import Generation
+from agentsession_cas.core.framing import Generation, Scan
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.rows import REF_BASE, REF_ROOT, ROW_SIZE, Newest, log_seed, seal_row, whole_rows
 from agentsession_cas.effects.durable import remove_tree, write_new
@@ -31,6 +31,7 @@ from agentsession_cas.errors import (
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header, encode_header
 from agentsession_cas.sessions.journal import JOURNAL_NAME, Journal, clear_leftovers, log_name
+from agentsession_cas.sessions.log import open_log, open_rows
 from agentsession_cas.sessions.prefix import Prefix
 from agentsession_cas.sessions.recovery import State, Verdict, read_state, read_state_once
 from agentsession_cas.sessions.services import Services
@@ -226,11 +227,12 @@ def create_session(
 
 
 class Placed(NamedTuple):
-    """A session that has its name and is locked: it lasts once ``sessions/`` is synced."""
+    """A session that has its name and is locked: it lasts once ``sessions/`` is synced. ``scan`` is of its journal."""
 
     directory: str
     header: Header
     lock: Lock
+    scan: Scan
 
 
 def place_session(
@@ -247,7 +249,8 @@ def place_session(
     try:
         write_new(fs, f"{stage}/{HEADER_NAME}", encode_header(header))
         tail = _stage_rows(fs, stage, generation, rows)
-        write_new(fs, f"{stage}/{JOURNAL_NAME}", generation_bytes(generation, tail, ())[0])
+        data, end, sequence = generation_bytes(generation, tail, ())
+        write_new(fs, f"{stage}/{JOURNAL_NAME}", data)
         lock = lock_session(host, stage, header.id, 0.0)
         fs.sync_dir(stage)
         fs.rename(stage, directory)
@@ -261,7 +264,7 @@ def place_session(
                 "the store holds a session of this id", where=header.id, next_step="open it, or choose another id"
             ) from error
         raise
-    return Placed(directory, header, lock)
+    return Placed(directory, header, lock, Scan(generation, tail, [], end, sequence, 0, zero=True))
 
 
 def hold_placed(services: Services, sessions: str, placed: Sequence[Placed], prefix_of: PrefixOf) -> list[Writer]:
@@ -270,8 +273,9 @@ def hold_placed(services: Services, sessions: str, placed: Sequence[Placed], pre
     writers: list[Writer] = []
     try:
         fs.sync_dir(sessions)
-        for directory, header, lock in placed:
-            state = read_state_once(fs, directory)
+        for directory, header, lock, scan in placed:
+            table = open_rows(scan.generation, scan.tail, open_log(fs, directory, scan.generation))
+            state = State(scan, None, Verdict.CLEAN, [], table)
             writers.append(_writer(services, directory, header, state, prefix_of, lock, Writer))
     except BaseException:
         for writer in writers:

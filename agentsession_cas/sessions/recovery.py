@@ -40,6 +40,14 @@ class State(NamedTuple):
     groups: list[list[Record]]
     table: RowTable
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the journal that was read surely has its name on the disk: HEAD tells of it, which comes after.
+
+        Of one nobody tells of, the writer may have yet to make the name durable.
+        """
+        return self.hint is not None and self.hint.salt == self.scan.generation.salt
+
 
 def decide(scan: Scan, hint: HeadHint | None, where: str) -> Verdict:
     """The pure table; raises Damaged when more was committed than is whole."""

@@ -10,7 +10,8 @@ from itertools import count
 
 import pytest
 
-from agentsession_cas.errors import NoSession, SessionExists, SessionLocked
+from agentsession_cas.errors import AgentSessionError, NoSession, SessionExists, SessionLocked
+from agentsession_cas.sessions.recovery import State
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.engine import Player, observed
 from tests.helpers.engine_explorer import BUDGET, Explorer
@@ -92,6 +93,18 @@ def test_a_fork_within_each_effect_of_a_checkpoint() -> None:
         player.append("s", 100)
 
     assert interleave(two_entries, first, forks) >= 20
+
+
+def test_a_name_believed_to_be_durable_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seeded mistake: that a journal was read is taken for a sign that its name will stay."""
+    monkeypatch.setattr(State, "is_named", True)
+
+    def first(player: Player) -> None:
+        player.checkpoint("s")
+        player.append("s", 100)
+
+    with pytest.raises((AgentSessionError, AssertionError)):
+        interleave(two_entries, first, forks)
 
 
 def test_what_one_process_publishes_another_finds() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from agentsession_cas import Store, entry
 from agentsession_cas.effects.host import Fs, real_host
+from agentsession_cas.testing.simfs import Sim
 
 
 class Reading:
@@ -55,3 +56,20 @@ def test_a_base_is_found_in_whichever_session_holds_it(tmp_path: Path) -> None:
         fork = store.create(id="fork", base=last, parent_session="a")
         assert [each.body["item"]["content"][0]["text"] for each in fork] == ["c"]
         fork.close()
+
+
+def test_a_fork_syncs_what_it_makes_and_no_more() -> None:
+    """Header, journal and the two directories their names are in: HEAD tells that the origin's names are durable."""
+    sim = Sim()
+    syncs: list[str] = []
+    with Store.open("/st", create=True, host=sim.host) as store:
+        with store.create(id="origin") as origin:
+            base = origin.append(entry.user("hi")).id
+            origin.checkpoint()
+        store.fork("origin", base, id="first").close()
+        sim.watch(lambda kind, path: syncs.append(path) if kind in ("sync", "sync_dir") else None)
+        fork = store.fork("origin", base, id="second")
+        sim.watch(None)
+        fork.close()
+    assert len(syncs) == 4
+    assert not any("origin" in path for path in syncs)
