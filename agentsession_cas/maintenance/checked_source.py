@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentsession_cas.core.contexthash import context_hash_at
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Facts
 from agentsession_cas.core.identity import ROOT
@@ -48,6 +49,12 @@ class CheckedSource(WalkSource):
             return False
         self._size += size + ENTRY_SIZE
         return True
+
+    def context_at(self, position: int, at_base: str) -> str:
+        """The context hash at a position, -1 not among them; ``at_base`` is the one at the base."""
+        if position >= self.base_count:
+            return hash_of(self.context_digest(position))
+        return at_base if position == self.base_count - 1 else context_hash_at(self, position)
 
     def digest_at(self, number: int) -> bytes:
         """The id that row ``number`` has, raw."""

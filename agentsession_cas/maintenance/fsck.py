@@ -20,6 +20,7 @@ from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
 from agentsession_cas.maintenance.fsck_crew import PATIENCE_S, Crew, Look
 from agentsession_cas.maintenance.fsck_files import is_stale
+from agentsession_cas.maintenance.fsck_ranges import Share, alone
 from agentsession_cas.maintenance.fsck_refs import check_refs
 from agentsession_cas.maintenance.fsck_session import check_session
 from agentsession_cas.maintenance.survey import Survey, header_of
@@ -73,6 +74,7 @@ class _Check:
         self.survey = Survey(objects, partial(header_of, layout), fast=fast)
         self.findings: list[Finding] = []
         self._of_bodies: list[tuple[bytes, Finding]] = []
+        self._share: Share = alone
         self.session_count = 0
         self.entry_count = 0
 
@@ -125,6 +127,7 @@ class _Check:
         total, done = 1, 0
         seen: set[str] = set()
         with Crew(self._layout, self.survey, self._look, patience_s) as crew:
+            self._share = crew.look_at_ranges
             while new := [name for name in self._names(self._layout.sessions) if name not in seen]:
                 seen.update(new)
                 total = 1 + len(seen)
@@ -154,7 +157,7 @@ class _Check:
                 return Look()
             if not found.is_dir or self._is_stray(name, path):
                 return Look(findings=[Finding("stray_file", "no session", path=path)])
-            checked = check_session(self._layout, name, self.survey)
+            checked = check_session(self._layout, name, self.survey, self._share)
         except DiskError as error:
             self.survey.complete = False
             return Look(findings=[Finding("unreadable_file", error.what, path=path)])

@@ -8,13 +8,15 @@ stores are checked in less than an interpreter takes to start. Must not: judge, 
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.host import real_host
@@ -22,6 +24,7 @@ from agentsession_cas.effects.workers import Lost, Worker
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.findings import Finding
+from agentsession_cas.maintenance.fsck_ranges import Looked, Range, RangeLooker
 from agentsession_cas.maintenance.fsck_session import check_session
 from agentsession_cas.maintenance.survey import Survey, header_of
 from agentsession_cas.objects.database import ObjectDatabase
@@ -52,8 +55,8 @@ class _Told(NamedTuple):
     assumed: bytes
 
 
-def looker(root: str, media: bytes, sound: bool) -> Callable[[str], _Told]:
-    """What looks at sessions in a worker. ``media`` are the blobs listed, their digests joined.
+def looker(root: str, media: bytes, sound: bool) -> Callable[[str | Range], _Told | Looked | None]:
+    """What looks at sessions, and ranges of one, in a worker. ``media`` are the blobs listed, their digests joined.
 
     ``sound`` says that all objects that were listed are; which these are is known where the answers go.
     """
@@ -62,15 +65,18 @@ def looker(root: str, media: bytes, sound: bool) -> Callable[[str], _Told]:
     survey = Survey(ObjectDatabase(host, root), partial(header_of, layout), fast=False)
     survey.listed[Space.MEDIA].update(_split(media))
     assumed = survey.assumed = set() if sound else None
+    ranges = RangeLooker(layout, survey)
 
-    def look(name: str) -> _Told:
+    def look(asked: str | Range) -> _Told | Looked | None:
+        if isinstance(asked, Range):
+            return ranges.look(asked)
         survey.complete = True
         for digests in survey.needed.values():
             digests.clear()
         if assumed is not None:
             assumed.clear()
         try:
-            checked = check_session(layout, name, survey)
+            checked = check_session(layout, asked, survey)
         except AgentSessionError:
             found = None
         else:
@@ -99,55 +105,92 @@ class Crew:
         self._clock = layout.host.clock
         self._patient_until = self._clock.monotonic() + patience_s
         self._asked = survey.fast  # bodies are what takes long
-        self._workers: list[Worker] = []
+        self._workers: list[tuple[Worker, Lock]] = []
         self._threads: list[Thread] = []
         self._left: deque[str] = deque()
         self._told: SimpleQueue[tuple[str, _Told | None]] = SimpleQueue()
+        self._ranges: deque[tuple[Range, SimpleQueue[tuple[Range, Looked | None]]]] = deque()
 
     def look_at(self, names: list[str]) -> Iterator[tuple[str, Look]]:
         """Each of the sessions with what is to be said of it, as they are done."""
-        for thread in self._threads:
-            thread.join()  # nothing is left: each worker is one thread's at a time
         self._left.extend(names)
         self._hand_out()
         for _ in names:
-            if not self._asked and self._clock.monotonic() >= self._patient_until and len(self._left) > 1:
-                self._asked = True
-                media = b"".join(self._survey.listed[Space.MEDIA])
-                self._workers = self._layout.host.workers(looker, (self._layout.root, media, self._survey.sound))
+            if self._clock.monotonic() >= self._patient_until and len(self._left) > 1 and self._start():
                 self._hand_out()
             name, told = self._next()
             yield name, self._counted(told) or self._own(name)
 
+    def look_at_ranges(
+        self, ranges: list[Range], own: Callable[[Range], array[int]], meanwhile: Callable[[], None]
+    ) -> list[int] | None:
+        """As :data:`~agentsession_cas.maintenance.fsck_ranges.Share`; the session is one that is looked at here."""
+        self._start()
+        if not self._workers:
+            return None
+        looked: SimpleQueue[tuple[Range, Looked | None]] = SimpleQueue()
+        self._ranges.extend((each, looked) for each in ranges)
+        try:
+            self._hand_out()
+            meanwhile()
+            left: list[int] = []
+            for _ in ranges:
+                each, found = self._next_range(looked)
+                left += own(each) if found is None or not self._are_listed(found.assumed) else found.left
+        finally:
+            self._ranges.clear()
+        return sorted(left)
+
+    def _next_range(self, looked: SimpleQueue[tuple[Range, Looked | None]]) -> tuple[Range, Looked | None]:
+        """A range that a worker looked at, or one to look at here."""
+        with suppress(Empty):
+            return looked.get_nowait()
+        with suppress(IndexError):
+            return self._ranges.popleft()[0], None
+        return looked.get()
+
+    def _start(self) -> bool:
+        """Start the workers, once; whether that was now."""
+        if self._asked:
+            return False
+        self._asked = True
+        media = b"".join(self._survey.listed[Space.MEDIA])
+        workers = self._layout.host.workers(looker, (self._layout.root, media, self._survey.sound))
+        self._workers = [(each, Lock()) for each in workers]
+        return True
+
     def _hand_out(self) -> None:
         """Let the workers take from what is left."""
-        self._threads = [Thread(target=self._feed, args=(each,), name="fsck", daemon=True) for each in self._workers]
-        for thread in self._threads:
-            thread.start()
+        for worker, turn in self._workers:
+            self._threads.append(Thread(target=self._feed, args=(worker, turn), name="fsck", daemon=True))
+            self._threads[-1].start()
 
-    def _feed(self, worker: Worker) -> None:
-        while True:
-            try:
-                name = self._left.popleft()
-            except IndexError:
-                return
-            try:
-                told = worker.ask(name)
-            except Lost:
-                self._told.put((name, None))
-                return
-            self._told.put((name, told))
+    def _feed(self, worker: Worker, turn: Lock) -> None:
+        """Have a worker answer until nothing is left, ranges first; one thread after the other has it."""
+        with turn:
+            while (taken := self._take()) is not None:
+                asked, told = taken
+                try:
+                    answer = worker.ask(asked)
+                except Lost:
+                    told.put((asked, None))
+                    return
+                told.put((asked, answer))
+
+    def _take(self) -> tuple[str | Range, SimpleQueue[Any]] | None:
+        with suppress(IndexError):
+            return self._ranges.popleft()
+        with suppress(IndexError):
+            return self._left.popleft(), self._told
+        return None
 
     def _next(self) -> tuple[str, _Told | None]:
         """A session that a worker looked at, or one to look at here; waits when the workers have all that is left."""
-        try:
+        with suppress(Empty):
             return self._told.get_nowait()
-        except Empty:
-            pass
-        try:
+        with suppress(IndexError):
             return self._left.popleft(), None
-        except IndexError:
-            return self._told.get()
+        return self._told.get()
 
     def _counted(self, told: _Told | None) -> Look | None:
         """What a worker is sure of."""
@@ -155,11 +198,14 @@ class Crew:
             return None
         for space, digests in told.needed.items():
             self._survey.needed[space].update(_split(digests))
-        if not self._survey.listed[Space.ENTRIES].issuperset(_split(told.assumed)):
+        if not self._are_listed(told.assumed):
             return None
         if told.look is not None:
             self._survey.complete = self._survey.complete and told.complete
         return told.look
+
+    def _are_listed(self, envelopes: bytes) -> bool:
+        return self._survey.listed[Space.ENTRIES].issuperset(_split(envelopes))
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +214,7 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._left.clear()
-        for worker in self._workers:
+        for worker, _ in self._workers:
             worker.end()
         for thread in self._threads:
             thread.join()

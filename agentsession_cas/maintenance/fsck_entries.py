@@ -8,6 +8,7 @@ would be; then its row is made anew and has to be the one that is stored. Must n
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from agentsession_cas.core.accept import check_convergence
@@ -88,15 +89,20 @@ class EntryCheck:
         self._base_context = base_context
         self._survey = survey
         self._found = found
+        self.plain = PlainCheck(source, survey, self._context_at) if deep else None
+        """The shorter look at an entry; None where bodies are not loaded."""
         self._blind: set[int] = set()
         """Rows whose bodies are not there: the context hash below them cannot be told."""
 
-    def check_all(self) -> None:
-        """Check every entry."""
-        source = self._source
-        plain = PlainCheck(source, self._survey, self._context_at) if self._deep else None
-        position = source.base_count
-        for number, row in enumerate(source.table.rows()):
+    def check_all(self, start: int = 0, left: Iterable[int] = ()) -> None:
+        """Check every entry from row ``start`` on; of those above it, which had the shorter look, the ones ``left``."""
+        source, plain = self._source, self.plain
+        table = source.table
+        for number in left:
+            self._check(number, source.position(number), table.row(number))
+        position = source.position(start)
+        rest = ((at, table.row(at)) for at in range(start, len(table)))
+        for number, row in rest if start else enumerate(table.rows()):
             if row.code >= RowCode.HEAD:
                 continue
             if plain is None or not plain.passes(number, position, row):
@@ -244,12 +250,7 @@ class EntryCheck:
         self._report_differing(number, row, differing)
 
     def _context_at(self, position: int) -> str:
-        source = self._source
-        if position >= source.base_count:
-            return hash_of(source.context_digest(position))
-        if position == source.base_count - 1:
-            return hash_of(self._base_context)
-        return context_hash_at(source, position)
+        return self._source.context_at(position, hash_of(self._base_context))
 
     def _report_differing(self, number: int, row: Row, names: list[str]) -> None:
         if names:
