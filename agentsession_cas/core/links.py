@@ -14,7 +14,7 @@ from agentsession_cas.core.calls import Call, CallBook
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.source import EntrySource, path_positions
+from agentsession_cas.core.source import EntrySource, own_links, path_positions
 from agentsession_cas.core.undo import Onward
 from agentsession_cas.errors import AgentSessionError, LinkMismatch
 
@@ -156,7 +156,7 @@ def link_problems(
     of our business. What it raises is reported for that link. Links of the prefix, notices, and links to another system
     are passed over.
     """
-    for position in range(source.base_count, len(source)):
+    for position in own_links(source):
         facts = source.facts(position)
         if not is_callee(facts) or facts.kind != Kind.SUBSESSION or facts.flags & Flag.URL:
             continue

@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import partial
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from agentsession_cas.core.facts import Code, Flag, Kind
@@ -177,6 +178,9 @@ unsealed_row: Final = _ROWS.pack
 """128 bytes of the values of a row, with zeros where its checksum belongs."""
 
 
+_row: Final[Callable[[tuple[Any, ...]], Row]] = partial(tuple.__new__, Row)  # ``Row._make`` without its own checks
+
+
 def encode_row(row: Row) -> bytes:
     """The 124 bytes of a row before its seal; what a journal frame carries."""
     return _BODY.pack(*row)
@@ -185,14 +189,14 @@ def encode_row(row: Row) -> bytes:
 def decode_row(data: bytes | memoryview, offset: int = 0) -> Row:
     """The row whose 124 bytes begin at ``offset``; raises Corrupt when they are cut."""
     try:
-        return Row._make(_BODY.unpack_from(data, offset))
+        return _row(_BODY.unpack_from(data, offset))
     except struct.error as error:
         raise Corrupt("a log row is cut short", where=f"offset {offset}") from error
 
 
 def decode_rows(rows: memoryview) -> Iterator[Row]:
     """Sealed rows, one behind the other."""
-    return map(Row._make, _ROWS.iter_unpack(rows))
+    return map(_row, _ROWS.iter_unpack(rows))
 
 
 def envelope_columns(rows: memoryview) -> Iterator[tuple[bytes, bytes, int, int, int, int]]:

@@ -218,11 +218,12 @@ class Replay:
         if isinstance(removed, list) and removed:
             names = {name for name in removed if isinstance(name, str) and name}
             self._tools = [tool for tool in self._tools if tool_name(tool) not in names]
-        for tool in added:
-            name = tool_name(tool)
-            if name:
-                self._tools = [other for other in self._tools if tool_name(other) != name]
-            self._tools.append(tool)
+        # a tool takes the place of those of its name before it; one without a name, of none
+        newest = {tool_name(tool): at for at, tool in enumerate(added)}
+        newest.pop("", None)
+        if newest:
+            self._tools = [tool for tool in self._tools if tool_name(tool) not in newest]
+        self._tools += [tool for at, tool in enumerate(added) if newest.get(tool_name(tool), at) == at]
 
 
 def apply(settings: Settings, entry_id: str, delta: Mapping[str, Any]) -> Settings:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from agentsession_cas.core.entry import Entry
-from agentsession_cas.core.facts import Facts
+from agentsession_cas.core.facts import Code, Facts
 
-__all__ = ["EntrySource", "Enumerable", "every_entry", "path_positions", "walk_back"]
+__all__ = ["EntrySource", "Enumerable", "Linked", "every_entry", "own_links", "path_positions", "walk_back"]
 
 
 class EntrySource(Protocol):
@@ -74,6 +74,22 @@ def every_entry(source: EntrySource) -> Iterator[Entry]:
     if isinstance(source, Enumerable):
         return source.entries()
     return (source.entry(position) for position in range(len(source)))
+
+
+@runtime_checkable
+class Linked(Protocol):
+    """A source that tells its links without a look at every entry."""
+
+    def links(self) -> Sequence[int]:
+        """The positions of the session's own links, rising."""
+
+
+def own_links(source: EntrySource) -> Sequence[int]:
+    """The positions of a session's own links, rising."""
+    if isinstance(source, Linked):
+        return source.links()
+    own = range(source.base_count, len(source))
+    return [position for position in own if source.facts(position).code == Code.LINK]
 
 
 def walk_back(source: EntrySource, position: int) -> Iterator[int]:

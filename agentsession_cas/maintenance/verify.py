@@ -15,6 +15,7 @@ from agentsession_cas.core.identity import hash_bytes
 from agentsession_cas.core.links import link_problems
 from agentsession_cas.core.tree import Session
 from agentsession_cas.core.verify import unreadable, verify
+from agentsession_cas.effects.collector import held_off
 from agentsession_cas.errors import BadID, Corrupt, NoObject
 from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.sessions.walksource import WalkSource
@@ -31,8 +32,9 @@ def verify_stored(read: Callable[[], Session], header_of: Callable[[str], Header
     """
     try:
         session = _for_a_walk(read())
-        problems = [*_wrong_ids(session), *_wrong_links(session, header_of)]
-        report = verify(session)
+        with held_off():
+            problems = [*_wrong_ids(session), *_wrong_links(session, header_of)]
+            report = verify(session)
     except (Corrupt, NoObject) as error:
         return unreadable(error)
     report["problems"].extend(problems)

@@ -121,7 +121,7 @@ class RowSource:
         """The entry id a reference names, "" for the universal root."""
         number = row_of_ref(ref)
         if number >= 0:
-            return hash_of(self.table.row(number).entry)
+            return hash_of(self._id_at(number))
         return "" if ref == REF_ROOT else self.base
 
     # --- EntrySource ---
@@ -155,12 +155,15 @@ class RowSource:
         return chain(map(self.entry, range(self.base_count)), own)
 
     def _own_entry(self, number: int) -> Entry:
-        row, fetch = self.table.row(number), self._fetcher(number)
+        row, fetch = self._row(number), self._fetcher(number)
         id_ = hash_of(row.entry)
         if row.flags & (PARENTS_BIT | TS_BIT) or row.code not in ROW_TYPES:
             type_, parent, parents, ts, content = self._envelope(number, row)
             return Entry.stored(id_, type_, parent, ts, content, partial(fetch, row.content), parents=parents)
         return row_entry(id_, ROW_TYPES[row.code], self.id_of_ref(row.parent), row.ts, row.content, fetch)
+
+    def _row(self, number: int) -> Row:
+        return self.table.row(number)
 
     def _fetcher(self, number: int) -> Callable[[bytes], bytes]:
         """What gives the verified body of a row by its raw hash."""
@@ -180,7 +183,7 @@ class RowSource:
         if position < self.base_count:
             assert self._prefix is not None
             return self._prefix.source.facts(self._prefix.position(position))
-        row = self.table.row(self.number(position))
+        row = self._row(self.number(position))
         if row.target == REF_ELSEWHERE:
             entry = self._own_entry(self.number(position))
             return facts_of(entry.type, entry.body, blobs=bool(row.flags & Flag.BLOBS))

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final, Self
 
 from agentsession_cas.core.entry import Entry
-from agentsession_cas.core.facts import Facts
+from agentsession_cas.core.facts import Code, Facts
 from agentsession_cas.core.packformat import Space
-from agentsession_cas.core.rows import REF_BASE, REF_ROOT, RowCode, ref_to
+from agentsession_cas.core.rows import REF_BASE, REF_ROOT, Row, RowCode, ref_to
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.prefix import Prefix
@@ -27,6 +27,9 @@ KEPT_MAX: Final = 8 << 20
 ENTRY_SIZE: Final = 600
 """What an entry weighs beside its body, about."""
 FACTS_MAX: Final = 1 << 14
+_CODE_COLUMN: Final = 29
+"""The 32-bit word of a row whose lowest byte is its code."""
+_COLUMN_ROWS: Final = 1 << 14
 
 
 class WalkSource(RowSource):
@@ -39,6 +42,7 @@ class WalkSource(RowSource):
         self._entries: dict[int, Entry] = {}
         self._facts: dict[int, Facts] = {}
         self._parents = array("q")
+        self._last_row: tuple[int, Row | None] = (-1, None)
 
     @classmethod
     def of(cls, source: RowSource) -> Self:
@@ -80,6 +84,22 @@ class WalkSource(RowSource):
             if row.code < RowCode.HEAD:
                 self._parents.append(last if row.parent == before else self.position_of_ref(row.parent))
                 before, last = ref_to(number), last + 1
+
+    def links(self) -> list[int]:
+        """The positions of the session's own links, rising: told by one column of the rows."""
+        found: list[int] = []
+        for start in range(0, len(self.table), _COLUMN_ROWS):
+            end = min(start + _COLUMN_ROWS, len(self.table))
+            (words,) = self.table.words(_CODE_COLUMN, start=start, end=end)
+            found += [self.position(number) for number, word in enumerate(words, start) if word & 255 == Code.LINK]
+        return found
+
+    def _row(self, number: int) -> Row:
+        known, row = self._last_row
+        if known != number or row is None:
+            row = super()._row(number)
+            self._last_row = number, row
+        return row
 
     def _fetcher(self, number: int) -> Callable[[bytes], bytes]:
         return super()._fetcher(number) if self.table.record(number) is not None else self._body

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas import Session, Store, entry
+from agentsession_cas.core.facts import Code
 from agentsession_cas.maintenance.verify import verify_stored
 from agentsession_cas.sessions import walksource
 from agentsession_cas.sessions.source import RowSource
@@ -30,9 +31,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             session.append(entry.user("another way"))
             session.checkpoint()
             last = session.append(entry.label(first.id, "named"))
+            session.append(entry.Draft("link", {"rel": "continued_in", "session": "another"}))
             session.append_batch(call_and_output("behind"))
         store.repack()
         with store.fork("main", last.id, id="fork") as fork:
+            fork.append(entry.Draft("link", {"rel": "judged_by", "session": "another"}))
             fork.append_batch([entry.user("in the fork"), *call_and_output("f")])
             fork.checkpoint()
         yield store
@@ -59,6 +62,15 @@ def test_whatever_is_asked_in_whatever_order(store: Store, session: str, asked: 
             assert walked.entry(at).line == plain.entry(at).line
             assert len(walked._facts) <= 5
             assert sum(len(each.content) for each in walked._entries.values()) <= 4000 + len(plain.entry(at).content)
+
+
+@pytest.mark.parametrize("session", ["main", "fork"])
+def test_its_links_are_those_its_facts_show(store: Store, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walksource, "_COLUMN_ROWS", 7)
+    walked = WalkSource.of(opened(store, session)[0])
+    own = range(walked.base_count, len(walked))
+    assert walked.links() == [at for at in own if walked.facts(at).code == Code.LINK]
+    assert len(walked.links()) == 1
 
 
 @pytest.mark.parametrize("session", ["main", "fork"])
