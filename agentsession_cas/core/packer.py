@@ -8,7 +8,7 @@ Bodies come as they are to be stored, whole or as skeletons; their pieces are ob
 | grade | blocks | level | dictionary | envelopes |
 |---|---|---|---|---|
 | FRESH | 64 KiB | fast | none | as they are |
-| EVERYDAY | 4 KiB of bodies, 64 KiB of others | steady | small | in binary, bodies by hash: a block is read alone |
+| EVERYDAY | bodies 2, pieces 16, others 64 KiB | steady | small | in binary, bodies by hash: a block is read alone |
 | ARCHIVE | 1 MiB | tight | large | in binary, each block behind the bodies it names |
 """
 
@@ -40,10 +40,14 @@ __all__ = ["Packed", "Packer", "check_of"]
 
 BLOCK_RAW: Final = {
     Grade.FRESH: dict.fromkeys(Space, 64 << 10),
-    Grade.EVERYDAY: {**dict.fromkeys(Space, 64 << 10), Space.CONTENTS: 4 << 10},
+    Grade.EVERYDAY: {**dict.fromkeys(Space, 64 << 10), Space.CONTENTS: 2 << 10, Space.PIECES: 16 << 10},
     Grade.ARCHIVE: dict.fromkeys(Space, 1 << 20),
 }
-"""A block takes objects until it holds this many bytes. An object as long as that has a block of its own."""
+"""A block takes objects until it holds this many bytes. An object as long as that has a block of its own.
+
+Those of everyday packs are read for one object mostly: 4 KiB of bodies and 64 KiB of pieces would save 2% of the bytes,
+and cost a body half as much again to read, one with a piece three times as much.
+"""
 
 _LEVELS: Final = {Grade.FRESH: FAST, Grade.EVERYDAY: STEADY, Grade.ARCHIVE: TIGHT}
 

@@ -110,6 +110,7 @@ class Grade(IntEnum):
     ARCHIVE = 2
 
 
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 _SPACES: Final = tuple(Space)
 _CODECS: Final = tuple(Codec)
 _GRADES: Final = frozenset(Grade)
@@ -260,18 +261,9 @@ class Table:
         sane = HEADER_SIZE <= offset < end and count > 0 and 0 < raw <= RAW_MAX
         if not (sane and space < len(_SPACES) and codec < len(_CODECS)):
             raise Corrupt(f"block {number} of a pack's table makes no sense")
-        return BlockRef(
-            offset,
-            end - offset,
-            raw,
-            self._served[number],
-            self._crcs[number],
-            self._dictionaries[number],
-            first,
-            count,
-            _SPACES[space],
-            _CODECS[codec],
-        )
+        served, crc, dictionary = self._served[number], self._crcs[number], self._dictionaries[number]
+        kinds = (_SPACES[space], _CODECS[codec])
+        return _make(BlockRef, (offset, end - offset, raw, served, crc, dictionary, first, count, *kinds))
 
     def block_of(self, number: int) -> int:
         """The block that holds the object of that number; raises Corrupt when none does."""
@@ -305,6 +297,7 @@ class Table:
 
 
 _NO_BYTES: Final = memoryview(b"")
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class Block:
@@ -312,7 +305,7 @@ class Block:
 
     __slots__ = ("_data", "_ends", "_split", "first", "size")
 
-    def __init__(self, data: bytes, ends: Sequence[int], first: int, split: frozenset[int] = frozenset()) -> None:
+    def __init__(self, data: bytes, ends: Sequence[int], first: int, split: frozenset[int] = _NONE) -> None:
         """``split`` are the places of skeletons."""
         self._data = data
         self._ends = ends
@@ -391,21 +384,22 @@ def decode_block(
 
 
 def _plain(data: bytes, ref: BlockRef) -> Block:
-    split = _skeleton_places(data, ref.objects) if ref.codec is Codec.SPLIT else ()
-    start = 4 * (1 + len(split)) if ref.codec is Codec.SPLIT else 0
-    if start + 4 * ref.objects > len(data):
+    count, words, split = ref.objects, ref.objects, _NONE
+    if ref.codec is Codec.SPLIT:
+        skeletons = int.from_bytes(data[:4], "little")
+        if skeletons > count:
+            raise Corrupt("a block of more skeletons than objects")
+        words += 1 + skeletons
+    if 4 * words > len(data):
         raise Corrupt("a block too short for its objects")
-    ends = list(accumulate(struct.unpack_from(f"<{ref.objects}I", data, start), initial=start + 4 * ref.objects))
+    lengths = struct.unpack_from(f"<{words}I", data)
+    if words > count:
+        split = frozenset(lengths[1:-count])
+        lengths = lengths[-count:]
+    ends = list(accumulate(lengths, initial=4 * words))
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
-    return Block(data, ends, ref.first, frozenset(split))
-
-
-def _skeleton_places(data: bytes, objects: int) -> tuple[int, ...]:
-    count = int.from_bytes(data[:4], "little")
-    if count > objects or 4 * (1 + count) > len(data):
-        raise Corrupt("a block of more skeletons than objects")
-    return struct.unpack_from(f"<{count}I", data, 4)
+    return Block(data, ends, ref.first, split)
 
 
 class _Bodies:

@@ -47,6 +47,9 @@ DENSE: Final = 19
 FRAME_HEAD_MAX: Final = 18
 """Bytes of a frame that hold all of its head."""
 
+_NOTHING_BEHIND: Final = False
+"""Whether there may be bytes behind a frame, as ``decompress`` asks."""
+
 _AT_ONCE_MAX: Final = 1 << 20
 """Bytes allocated on a frame's word. What claims to be longer grows as it is read."""
 
@@ -140,7 +143,7 @@ def expand_sized(frame: bytes, size: int, dictionary: Dictionary | None = None) 
     if claimed_size(frame) != size:
         raise Corrupt("a zstd frame of another size than was noted")
     try:
-        return _contexts.decompressor(dictionary).decompress(frame, allow_extra_data=False)
+        return _contexts.decompressor(dictionary).decompress(frame, 0, False, _NOTHING_BEHIND)  # by place: quicker
     except zstandard.ZstdError as error:
         raise Corrupt(f"a broken zstd frame: {error}") from error
 

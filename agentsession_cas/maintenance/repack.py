@@ -26,7 +26,7 @@ from agentsession_cas.maintenance.rest import settle_all, unsettled
 from agentsession_cas.objects.archive import ARCHIVE_MAX, Archiver
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
 from agentsession_cas.objects.database import ObjectDatabase
-from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.training import archive_dictionary, trained_everyday
 from agentsession_cas.sessions.opening import read_header
 from agentsession_cas.sessions.recovery import read_state

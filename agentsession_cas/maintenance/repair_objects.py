@@ -27,8 +27,8 @@ from agentsession_cas.maintenance.repair_report import ObjectRepair
 from agentsession_cas.objects.check import Finding
 from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.database import ObjectDatabase
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packfile import PackFile
-from agentsession_cas.objects.packs import Pack
 from agentsession_cas.objects.salvage import open_pack, salvage_block, salvage_file
 
 __all__ = ["repairing_objects"]

@@ -20,7 +20,7 @@ from agentsession_cas.errors import Corrupt, DiskError, NoObject
 from agentsession_cas.maintenance.sweep_pieces import Tied
 from agentsession_cas.maintenance.sweep_roots import Needs
 from agentsession_cas.objects.database import ObjectDatabase
-from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.pack import Pack
 
 __all__ = ["DIGEST", "SWEPT", "Dead", "DeadFile", "DeadInPack", "Plan", "find_dead", "plan_sweep"]
 

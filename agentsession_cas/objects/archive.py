@@ -20,7 +20,7 @@ from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
-from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 
 __all__ = ["ARCHIVE_MAX", "Archiver"]

@@ -34,8 +34,9 @@ from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFile, NoObject
 from agentsession_cas.objects.dictionaries import ENDINGS, Dictionaries
 from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.pack import Pack, is_pack_file
 from agentsession_cas.objects.packfile import Note
-from agentsession_cas.objects.packs import Pack, Packs, is_pack_file
+from agentsession_cas.objects.packs import Packs
 
 __all__ = ["Finding", "check_objects"]
 
@@ -120,9 +121,7 @@ class _Bodies:
             if found.digest() == skeleton.digest:
                 return
             what = f"put together it hashes to sha256:{found.hexdigest()}"
-        yield Finding(
-            "broken_body", "error", path, f"{name}: {what}", Space.CONTENTS, skeleton.digest, skeleton.digest
-        )
+        yield Finding("broken_body", "error", path, f"{name}: {what}", Space.CONTENTS, skeleton.digest, skeleton.digest)
 
     def _is_bad(self, digest: bytes) -> bool:
         if digest not in self._good and digest not in self._bad:

@@ -25,7 +25,8 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.loose import Loose
-from agentsession_cas.objects.packs import Pack, Packs
+from agentsession_cas.objects.pack import Pack
+from agentsession_cas.objects.packs import Packs
 from agentsession_cas.objects.packwriter import PackWriter
 
 __all__ = ["PACKABLE", "Consolidator", "Moved"]

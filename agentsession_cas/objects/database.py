@@ -27,8 +27,9 @@ from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.inorder import InOrder
 from agentsession_cas.objects.loose import Copy, Loose
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packfile import CACHE_MAX, BlockCache, Note, note_nothing
-from agentsession_cas.objects.packs import Pack, Packs
+from agentsession_cas.objects.packs import Packs
 from agentsession_cas.objects.publish import LOOSE_BELOW, Published, Publisher
 from agentsession_cas.objects.salvage import salvage
 

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from agentsession_cas.core.packformat import Block, Space
 from agentsession_cas.core.pieces import Cut, Skeleton, join
 from agentsession_cas.errors import Corrupt, DiskError
-from agentsession_cas.objects.packs import Pack, Packs, Place
+from agentsession_cas.objects.pack import Pack
+from agentsession_cas.objects.packs import Packs, Place
 
 __all__ = ["InOrder"]
 

@@ -1,7 +1,7 @@
-"""A pack file read block by block, and the blocks read last (store.md Part B).
+"""A pack file read block by block; the files and the blocks used last (store.md Part B).
 
-Owns the reading of one open pack: by its own table, or by one that its idx copied. Must not: know the idx, list packs,
-or verify objects against names.
+Owns the reading of one open pack: by its own table, or by one that its idx copied. Owns what is held between reads, so
+many files and so many bytes of blocks at most. Must not: know the idx, list packs, or verify objects against names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -33,12 +33,15 @@ from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
 
-__all__ = ["CACHE_MAX", "BlockCache", "Note", "PackFile", "note_nothing"]
+__all__ = ["CACHE_MAX", "OPEN_MAX", "BlockCache", "Note", "OpenPacks", "PackFile", "note_nothing"]
 
 _TOGETHER: Final = (Space.CONTENTS, Space.PIECES)
 
 CACHE_MAX: Final = 32 << 20
 """Bytes of blocks kept in memory per store."""
+
+OPEN_MAX: Final = 8
+"""Pack files left open per store: opening and closing one costs as much as reading a small block."""
 
 
 Note = Callable[[Space, Sequence[bytes]], None]
@@ -67,7 +70,9 @@ class BlockCache:
             return block
 
     def put(self, key: tuple[str, int], block: Block) -> None:
-        """Keep a block; the ones used longest ago go."""
+        """Keep a block; the ones used longest ago go. One that is too large for that is not kept."""
+        if block.size > self._size_max:
+            return
         with self._guard:
             old = self._blocks.pop(key, None)
             self._size += block.size - (old.size if old else 0)
@@ -81,6 +86,45 @@ class BlockCache:
         with self._guard:
             self._blocks.clear()
             self._size = 0
+
+
+class OpenPacks:
+    """Pack files left open between reads, the ones used last. Safe for threads.
+
+    A file is lent to one read at a time: none is closed, and its descriptor used for another, under a reader's hands.
+    Only packs that are wanted have one, so that the space of those that went is given back.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[object, PackFile] = {}
+        self._wanted: frozenset[object] = frozenset()
+        self._guard = threading.Lock()
+
+    def lend(self, pack: object) -> PackFile | None:
+        """The file that was left open of a pack, for the caller alone; None when there is none."""
+        return self._files.pop(pack, None)
+
+    def leave(self, pack: object, file: PackFile) -> None:
+        """Leave a file open, or close it."""
+        file.forget()
+        surplus: PackFile | None = file
+        with self._guard:
+            if pack in self._wanted:
+                surplus = self._files.pop(pack, None)
+                self._files[pack] = file
+                if len(self._files) > OPEN_MAX:
+                    surplus = self._files.pop(next(iter(self._files)), None)
+        if surplus is not None:
+            surplus.close()
+
+    def want(self, packs: Iterable[object]) -> None:
+        """Leave files of these packs open from now on, and no others."""
+        with self._guard:
+            self._wanted = frozenset(packs)
+            gone = [self._files.pop(pack, None) for pack in [*self._files] if pack not in self._wanted]
+        for file in gone:
+            if file is not None:
+                file.close()
 
 
 def _read_table(file: OpenFile, size: int) -> Table:
@@ -129,7 +173,8 @@ class PackFile:
 
     def block(self, number: int) -> Block:
         """The block of that number; the one read before it is kept at hand. Raises Corrupt, DiskError."""
-        ref, frame = self.frame(number)
+        ref = self.table.block(number)
+        frame = self._file.pread(ref.size, ref.offset)  # as frame does, without the call
         block = decode_block(ref, frame, self._dictionaries.get, lambda: self._before(number))
         self._last = (number, block)
         return block
@@ -185,6 +230,10 @@ class PackFile:
             first = self.table.block(number).first
             keys[first : first + len(found)] = array("Q", found)
         return bad
+
+    def forget(self) -> None:
+        """Keep no block at hand."""
+        self._last = (-1, None)
 
     def close(self) -> None:
         """Close the file."""

@@ -22,8 +22,8 @@ from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Host, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
+from agentsession_cas.objects.pack import pack_stem
 from agentsession_cas.objects.packfile import PackFile
-from agentsession_cas.objects.packs import pack_stem
 
 __all__ = ["PackWriter"]
 

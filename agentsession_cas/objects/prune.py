@@ -21,8 +21,8 @@ from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects import durable
 from agentsession_cas.errors import Corrupt, NoFile
 from agentsession_cas.objects.consolidate import Consolidator
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packfile import PackFile
-from agentsession_cas.objects.packs import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 
 __all__ = ["prune_loose", "replace_pack", "write_pruned"]

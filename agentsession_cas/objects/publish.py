@@ -29,7 +29,8 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import Corrupt, DiskError, FileTaken
 from agentsession_cas.objects.loose import Copy, Loose
-from agentsession_cas.objects.packs import Packs, pack_stem
+from agentsession_cas.objects.pack import pack_stem
+from agentsession_cas.objects.packs import Packs
 
 __all__ = ["LOOSE_BELOW", "Published", "Publisher"]
 

@@ -13,8 +13,8 @@ from agentsession_cas.core.pieces import Stored, decode_loose, digest_of_stored
 from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.loose import Loose
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packfile import PackFile
-from agentsession_cas.objects.packs import Pack
 
 __all__ = ["open_pack", "salvage", "salvage_block", "salvage_file"]
 

@@ -17,7 +17,7 @@ from agentsession_cas.core.slices import Slices
 from agentsession_cas.core.zframes import Dictionary, train
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.consolidate import Consolidator
-from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.pack import Pack
 
 __all__ = ["archive_dictionary", "trained_everyday"]
 

@@ -22,7 +22,7 @@ from agentsession_cas.objects import archive as archiving
 from agentsession_cas.objects import consolidate as consolidating
 from agentsession_cas.objects.archive import Archiver
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
-from agentsession_cas.objects.packs import Pack
+from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Killed, Sim
 
@@ -560,9 +560,7 @@ class Unverified(Consolidator):
     """What was written is not read back."""
 
     def writer(self, grade: Grade, dictionary: object) -> PackWriter:
-        return Believing(
-            self.host, self.tmp_dir, self.packs.directory, self.dictionaries, grade, None
-        )
+        return Believing(self.host, self.tmp_dir, self.packs.directory, self.dictionaries, grade, None)
 
 
 class Believing(PackWriter):

@@ -22,6 +22,7 @@ from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
 from agentsession_cas.errors import Closed, Corrupt, NoObject
 from agentsession_cas.objects import ObjectDatabase, Space, packs, publish
+from agentsession_cas.objects import pack as one_pack
 from agentsession_cas.objects.database import Location
 
 Object = tuple[Space, bytes, bytes]
@@ -378,7 +379,7 @@ def test_the_newest_packs_are_opened_first(root: str, monkeypatch: pytest.Monkey
         opened.append(1)
         return Index(data)
 
-    monkeypatch.setattr(packs, "Index", count)
+    monkeypatch.setattr(one_pack, "Index", count)
     for at, batch in enumerate(reversed(batches), 1):
         with ObjectDatabase(real_host(), root) as database:
             opened.clear()
