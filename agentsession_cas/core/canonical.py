@@ -54,7 +54,9 @@ def canonical(value: Json) -> bytes:
         else:
             for name, member in value.items():
                 kind = type(member)
-                if kind is str or _is_plain(member.values() if kind is dict else member if kind is list else (member,)):
+                if kind is str or _is_plain(
+                    member.values() if kind is dict else member if kind is list else (member,)
+                ):
                     continue
                 odd.append(name)
             data = orjson.dumps(_with_spelled(value, odd) if odd else value, option=_SORTED)

@@ -85,6 +85,7 @@ def put_together(content: bytes, parent: bytes, ts: int, type_: bytes) -> bytes:
     return head.encode() + type_ + b'"}'
 
 
+
 # --- encoding --------------------------------------------------------------------------------------------------------
 
 

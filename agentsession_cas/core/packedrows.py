@@ -297,3 +297,4 @@ def _columns(data: bytes, count: int) -> tuple[list[list[int]], int]:
 
 
 _FORMATS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+

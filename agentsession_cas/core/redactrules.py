@@ -184,3 +184,4 @@ def _decoded(payload: str) -> str:
         return base64.b64decode(plain + "=" * (-len(plain) % 4)).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return ""
+

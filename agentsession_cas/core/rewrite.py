@@ -87,7 +87,9 @@ class Strings:
             return [self.value(each, element, (*at, number)) for number, each in enumerate(value)]
         return value
 
-    def object(self, value: Json, spot: Spot, at: At, special: Mapping[str, Callable[[Any], Any]] = _NOTHING) -> Json:
+    def object(
+        self, value: Json, spot: Spot, at: At, special: Mapping[str, Callable[[Any], Any]] = _NOTHING
+    ) -> Json:
         """An object rewritten, ``spot`` being where it stands; names in sorted order, each before its value."""
         made: Json = {}
         renames = self.renames(spot)

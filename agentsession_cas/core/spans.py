@@ -133,4 +133,6 @@ def _ascend(spans: Iterable[Span | None]) -> bool:
 
 def _with_body(draft: Draft, body: dict[str, Any]) -> Draft:
     """The draft with another body, and so without the id it had."""
-    return Draft(draft.type, body, parent=draft.parent, parents=draft.parents, ts=draft.ts, changes=draft.changes)
+    return Draft(
+        draft.type, body, parent=draft.parent, parents=draft.parents, ts=draft.ts, changes=draft.changes
+    )

@@ -121,11 +121,7 @@ def _sync_fd(fd: int, *, names: bool) -> None:
 
 
 def _read_fd(fd: int, size: int, offset: int) -> bytes:
-    return _read_on(fd, os.pread(fd, min(size, PIECE_MAX), offset), size, offset)
-
-
-def _read_on(fd: int, data: bytes, size: int, offset: int) -> bytes:
-    """All of a read whose first call gave ``data``."""
+    data = os.pread(fd, min(size, PIECE_MAX), offset)
     if len(data) == size or not data:
         return data
     pieces = [data]
@@ -167,8 +163,7 @@ class _File:
 
     def pread(self, size: int, offset: int) -> bytes:
         try:
-            data = os.pread(self._fd, size if size < PIECE_MAX else PIECE_MAX, offset)  # min() would be a call more
-            return data if len(data) == size else _read_on(self._fd, data, size, offset)
+            return _read_fd(self._fd, size, offset)
         except OSError as error:
             raise translate(error, "read", self.path) from error
 
