@@ -102,7 +102,8 @@ class OpenPacks:
 
     def lend(self, pack: object) -> PackFile | None:
         """The file that was left open of a pack, for the caller alone; None when there is none."""
-        return self._files.pop(pack, None)
+        with self._guard:
+            return self._files.pop(pack, None)
 
     def leave(self, pack: object, file: PackFile) -> None:
         """Leave a file open, or close it."""
