@@ -4,7 +4,8 @@ Owns every path below a store's root and the names of session directories. Invar
 injective in its id, also where case does not count, and never leads out of ``sessions/``; ``store.json`` is written
 last, so a directory without it is no store. The lock file holds the *sweep epoch*: random bytes that a sweep changes
 before it deletes the first object. Whoever holds the lock next sees that they changed and forgets what it knew to be
-there; that is memory of running processes, so the epoch need not survive a crash. Must not: read or write a session's
+there; that is memory of running processes, so the epoch need not survive a crash. Whoever waits to hold the store alone
+goes before those who come later to share it, for a while: there may always be some. Must not: read or write a session's
 files.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -24,6 +26,7 @@ from agentsession_cas.core.given import as_path, require_text
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.effects.durable import ensure_dir, publish
 from agentsession_cas.effects.host import Host
+from agentsession_cas.effects.line import is_awaited, lock_in_line
 from agentsession_cas.errors import (
     BadInput,
     Corrupt,
@@ -51,6 +54,8 @@ _NAME_MAX: Final = 200
 _STEM: Final = 120
 _STORE_WAIT_S: Final = 60.0
 _EPOCH_SIZE: Final = 16
+_POLITE_S: Final = 2.0
+"""So long does who wants to share the store let others go first: they may wait for something he holds."""
 
 
 def directory_name(session_id: str) -> str:
@@ -110,6 +115,8 @@ class Layout:
         self._settled = False
         self._epoch = b""
         self._forget: list[Callable[[], None]] = []
+        self._sharing: dict[int, int] = {}
+        """How often each thread shares the store: who does already waits for nobody to share it once more."""
 
     @classmethod
     def open(cls, host: Host, root: str) -> Layout:
@@ -220,10 +227,26 @@ class Layout:
 
     @contextmanager
     def shared(self, timeout_s: float = _STORE_WAIT_S) -> Iterator[None]:
-        """Hold the store lock shared: nothing is swept meanwhile (architecture §3). StoreLocked after ``timeout_s``."""
-        with self._locked(exclusive=False, timeout_s=timeout_s):
+        """Hold the store lock shared: nothing is swept meanwhile (architecture §3). StoreLocked after ``timeout_s``.
+
+        Who waits to hold it alone goes first, for a while; a thread that shares it already waits for nobody.
+        """
+        thread = get_ident()
+        depth = self._sharing.get(thread, 0)
+        awaited = not depth and is_awaited(self.host, self._lock_path, timeout_s=min(timeout_s, _POLITE_S))
+        put_off = awaited and timeout_s <= 0
+        lock = None if put_off else self.host.fs.lock(self._lock_path, exclusive=False, timeout_s=timeout_s)
+        if lock is None:
+            raise self._busy("the store is held by maintenance")
+        self._sharing[thread] = depth + 1
+        try:
             self._heed_epoch()
             yield
+        finally:
+            self._sharing[thread] -= 1
+            if not depth:
+                del self._sharing[thread]
+            lock.release()
 
     @contextmanager
     def alone(self, timeout_s: float = _STORE_WAIT_S) -> Iterator[None]:
@@ -231,8 +254,16 @@ class Layout:
 
         StoreLocked when others held it for ``timeout_s`` seconds.
         """
-        with self._locked(exclusive=True, timeout_s=timeout_s):
+        lock = lock_in_line(self.host, self._lock_path, timeout_s=timeout_s)
+        if lock is None:
+            raise self._busy("the store is in use")
+        try:
             yield
+        finally:
+            lock.release()
+
+    def _busy(self, what: str) -> StoreLocked:
+        return StoreLocked(what, where=self.root, next_step="try again when it is done")
 
     def move_epoch(self) -> None:
         """Begin another epoch, with the lock held exclusively: from here on objects may go."""
@@ -241,20 +272,6 @@ class Layout:
             file.pwrite(self.host.entropy.take(_EPOCH_SIZE), 0)
         finally:
             file.close()
-
-    @contextmanager
-    def _locked(self, *, exclusive: bool, timeout_s: float) -> Iterator[None]:
-        lock = self.host.fs.lock(self._lock_path, exclusive=exclusive, timeout_s=timeout_s)
-        if lock is None:
-            raise StoreLocked(
-                "the store is in use" if exclusive else "the store is held by maintenance",
-                where=self.root,
-                next_step="try again when it is done",
-            )
-        try:
-            yield
-        finally:
-            lock.release()
 
     def _heed_epoch(self) -> None:
         epoch = self.host.fs.read(self._lock_path) or b""

@@ -129,7 +129,7 @@ class Repacker:
     def step(self) -> None:
         """One repack; a sweep may be under way."""
         with suppress(StoreLocked):
-            self.counts["settled"] += self._store.repack(self._chance.random() < 0.3).settled
+            self.counts["settled"] += self._store.repack(self._chance.random() < 0.3, timeout_s=60.0).settled
             self.counts["repacks"] += 1
         time.sleep(0.6)
 
@@ -263,6 +263,7 @@ def main(directory: Path, seconds: float, writers: int, seed: int, role: str | N
         _act(directory, role, number, seed)
         return
     root = directory / "store"
+    directory.mkdir(exist_ok=True)
     Store.open(root, create=True).close()
     counts, failed = _run(root, seconds, writers, seed)
     with Store.open(root) as store:

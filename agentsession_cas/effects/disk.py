@@ -99,6 +99,9 @@ class Disk:
 
     # what a subclass may override
 
+    def take_turn(self, kind: str) -> None:
+        """Called before an operation has the disk to itself: another thread may be let go first."""
+
     def approach(self, who: str, kind: str, path: str) -> None:
         """Called before an operation looks at anything. Raises no OSError."""
 

@@ -36,6 +36,7 @@ from agentsession_cas.effects.protocols import (
     Stat,
     poll,
 )
+from agentsession_cas.effects.together import side_by_side
 from agentsession_cas.effects.workers import start_workers
 from agentsession_cas.errors import (
     AgentSessionError,
@@ -439,7 +440,7 @@ def real_host() -> Host:
         )
     process = f"pid {os.getpid()} on {socket.gethostname()}"
     workers = partial(start_workers, _cores() - 1)
-    return Host(_SystemFs(), SystemClock(), SystemEntropy(), process, os.getpid, workers)
+    return Host(_SystemFs(), SystemClock(), SystemEntropy(), process, os.getpid, workers, side_by_side)
 
 
 def _cores() -> int:

@@ -43,6 +43,7 @@ class _Guarded:
         self._path = path
 
     def __enter__(self) -> None:
+        self._disk.take_turn(self._operation)
         self._disk.guard.acquire()
         try:
             self._disk.approach(self._who, self._operation, self._path)

@@ -13,6 +13,7 @@ from threading import Event
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
+from agentsession_cas.effects.together import Together, one_by_one
 from agentsession_cas.effects.workers import StartWorkers, no_workers
 
 __all__ = [
@@ -175,7 +176,7 @@ class Host:
 
     ``process`` names the process for people, in lock notes. ``process_id()`` tells a forked child, in which it
     differs from what it was, that it inherited its handles. ``workers`` starts a process for every core but this
-    one's, on a host that other processes see too.
+    one's, on a host that other processes see too. ``together`` does works that wait for the disk.
     """
 
     fs: Fs
@@ -184,6 +185,7 @@ class Host:
     process: str
     process_id: Callable[[], int]
     workers: StartWorkers = no_workers
+    together: Together = one_by_one
 
 
 def poll(attempt: Callable[[], Lock | None], clock: Clock, timeout_s: float) -> Lock | None:

@@ -12,7 +12,7 @@ from functools import partial
 from agentsession_cas.core.packformat import PACKED_MAX, Grade, Space
 from agentsession_cas.errors import NoObject
 from agentsession_cas.layout import Layout
-from agentsession_cas.maintenance.repack import repacking
+from agentsession_cas.maintenance.turn import turn
 from agentsession_cas.objects.database import ObjectDatabase
 
 __all__ = ["freeze"]
@@ -21,9 +21,10 @@ __all__ = ["freeze"]
 def freeze(layout: Layout, objects: ObjectDatabase, contents: Iterable[bytes], wait_s: float = 60.0) -> str:
     """Pack these bodies, by their digests and in that order; the pack's file name, "" when none of them is published.
 
-    Raises StoreLocked when a repack runs, or a sweep holds the store for ``wait_s`` seconds; DiskError and its like.
+    Raises StoreLocked when a repack or a sweep runs, or the store is held for ``wait_s`` seconds; DiskError and its
+    like.
     """
-    with repacking(layout):
+    with turn(layout):
         moves = objects.consolidator(partial(layout.shared, wait_s))
         writer = moves.writer(Grade.ARCHIVE, None)
         try:

@@ -22,6 +22,9 @@ __all__ = ["GcReport", "collect"]
 IDLE_S: Final = 60.0
 """A session whose journal nobody wrote to for so long is idle."""
 
+TURN_S: Final = 60.0
+"""What has begun waits so long for a repack or a sweep of others that came in between."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -43,4 +46,5 @@ def collect(layout: Layout, objects: ObjectDatabase, progress: Progress | None) 
     clear_sessions(layout)
     settled = settle_sessions(layout, objects, IDLE_S)
     swept = sweep(layout, objects, progress=progress)
-    return GcReport(settled, swept, repack(layout, objects, progress=progress, rested_s=IDLE_S))
+    packed = repack(layout, objects, progress=progress, rested_s=IDLE_S, turn_s=TURN_S)
+    return GcReport(settled, swept, packed)

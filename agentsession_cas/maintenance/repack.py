@@ -5,14 +5,15 @@ Owns when packs are merged and which, the dictionaries, and the order of an arch
 the bytes and each byte is copied as often. Fresh packs are compressed anew when they are first merged, unless they are
 so many bytes that it would take long: a bulk build's are kept geometric among themselves, and wait for a repack. After
 that blocks are copied as they are. One repack of a store runs at a time; a second one is refused, an automatic one does
-nothing then. The work comes in slices, between which others run. Must not: drop what nobody needs, or hold the store
-lock for longer than it takes to exchange names.
+nothing then. A sweep waits; one that is asked for lets it go first between lots of sessions. The work comes in slices,
+between which others run. Must not: drop what nobody needs, or hold the store lock for longer than it takes to exchange
+names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -23,6 +24,7 @@ from agentsession_cas.core.slices import Slices, drain
 from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, DiskError, NoSession, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance.rest import settle_all, unsettled
+from agentsession_cas.maintenance.turn import Turn, spare_turn, turn
 from agentsession_cas.objects.archive import ARCHIVE_MAX, Archiver
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator, Moved
 from agentsession_cas.objects.database import ObjectDatabase
@@ -31,7 +33,7 @@ from agentsession_cas.objects.training import archive_dictionary, trained_everyd
 from agentsession_cas.sessions.opening import read_header
 from agentsession_cas.sessions.recovery import read_state
 
-__all__ = ["Facts", "Progress", "RepackReport", "geometric", "repack", "repacking", "tidy"]
+__all__ = ["Facts", "Progress", "RepackReport", "geometric", "repack", "settle_sessions", "tidy"]
 
 Progress = Callable[[int, int], None]
 """Called with how many objects were dealt with and how many there are."""
@@ -128,12 +130,9 @@ def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None
     loose = objects.estimate_loose() >= LOOSE_DUE
     if not loose and len(_small(_facts(objects))) < FRESH_DUE:
         return
-    lock = layout.host.fs.lock(layout.repack_lock, exclusive=True, note=layout.host.process)
-    if lock is None:
-        return
-    try:
+    with spare_turn(layout) as own:
         moves = objects.consolidator(partial(layout.shared, 0.0))
-        while True:  # more may have come meanwhile, whose checkpoints found the lock taken
+        while own is not None and not own.awaited:  # more may have come, whose checkpoints found the lock taken
             grade, stems = _due(_facts(objects), size_max)
             if grade is Grade.FRESH:
                 yield from moves.merge(_named(objects, stems), (), grade, None)
@@ -142,8 +141,6 @@ def _tidy(layout: Layout, objects: ObjectDatabase, size_max: int) -> Slices[None
                 return
             yield from _merge(moves, objects, stems, loose=loose)
             loose = False
-    finally:
-        lock.release()
 
 
 def _due(packs: Sequence[Facts], size_max: int) -> tuple[Grade, list[str]]:
@@ -210,21 +207,23 @@ def repack(
     progress: Progress | None = None,
     rested_s: float = 0.0,
     wait_s: float = 60.0,
+    turn_s: float = 0.0,
 ) -> RepackReport:
     """Settle sessions at rest, merge packs until they are few, and pack loose objects.
 
     ``all`` puts everything anew as small as it gets. Sessions are at rest that no writer holds and whose journals were
-    not written to for ``rested_s`` seconds.
+    not written to for ``rested_s`` seconds. A sweep that waits goes first between some hundred of them.
     May be stopped at any time, at the worst leaving copies behind that the next one takes away. Raises StoreLocked when
-    another repack runs or a sweep holds the store for ``wait_s`` seconds, DiskError and its like.
+    another repack or a sweep runs for ``turn_s`` seconds or the store is held for ``wait_s`` seconds, DiskError and its
+    like.
     """
-    with repacking(layout):
+    with turn(layout, turn_s) as own:
         report = RepackReport()
         report.packs_before, report.bytes_before = _weight(layout, objects)
         moves = objects.consolidator(partial(layout.shared, wait_s))
         moves.mend()
         resting = unsettled(layout, rested_s)
-        work = _all_of(layout, moves, objects, resting, report, everything=all)
+        work = _all_of(layout, moves, objects, resting, report, own, everything=all)
         total, done = _count(objects) * (2 if all else 1) + len(resting), 0
         tell = progress or _tell_nobody
         with closing(work):
@@ -245,38 +244,24 @@ def _all_of(
     objects: ObjectDatabase,
     resting: Sequence[str],
     report: RepackReport,
+    own: Turn,
     *,
     everything: bool,
 ) -> Slices[None]:
     """Settle sessions first: what their journals hold is then merged, or archived, with all else."""
-    report.settled = yield from settle_all(layout, objects, resting, moves.switch)
+    report.settled = yield from settle_all(layout, objects, resting, moves.switch, own.give_way)
     yield from _archive(layout, moves, objects, report) if everything else _repack(moves, objects, report)
 
 
 def settle_sessions(layout: Layout, objects: ObjectDatabase, rested_s: float, *, wait_s: float = 60.0) -> int:
     """Settle the sessions at rest and nothing else; returns how many were. Raises as :func:`repack`."""
-    with repacking(layout):
-        return drain(settle_all(layout, objects, unsettled(layout, rested_s), partial(layout.shared, wait_s)))
+    with turn(layout) as own:
+        switch = partial(layout.shared, wait_s)
+        return drain(settle_all(layout, objects, unsettled(layout, rested_s), switch, own.give_way))
 
 
 def _tell_nobody(done: int, total: int) -> None:
     """Nobody watches."""
-
-
-@contextmanager
-def repacking(layout: Layout, timeout_s: float = 0.0) -> Iterator[None]:
-    """Hold off every other repack. Raises StoreLocked when one still runs after ``timeout_s`` seconds."""
-    path = layout.repack_lock
-    lock = layout.host.fs.lock(path, exclusive=True, timeout_s=timeout_s, note=layout.host.process)
-    if lock is None:
-        holder = layout.host.fs.lock_note(path)
-        raise StoreLocked(
-            "another repack runs" + (f" ({holder})" if holder else ""), where=path, next_step="wait until it is done"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _repack(moves: Consolidator, objects: ObjectDatabase, report: RepackReport) -> Slices[None]:

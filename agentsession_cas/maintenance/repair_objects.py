@@ -21,9 +21,9 @@ from agentsession_cas.effects.durable import ensure_dir, publish
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import Corrupt, DiskError, NoFile
 from agentsession_cas.layout import DAMAGED, Layout
-from agentsession_cas.maintenance.repack import repacking
 from agentsession_cas.maintenance.repair_pool import Pool
 from agentsession_cas.maintenance.repair_report import ObjectRepair
+from agentsession_cas.maintenance.turn import turn
 from agentsession_cas.objects.check import Finding
 from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.database import ObjectDatabase
@@ -50,7 +50,7 @@ def repairing_objects(
     would be done and writes nothing. Raises StoreLocked when a repack runs, DiskError and its like; what was done by
     then stays.
     """
-    with nullcontext() if dry_run else repacking(layout):
+    with nullcontext() if dry_run else turn(layout):
         work = _Repair(layout, objects, pool, dry_run)
         work.begin()
         yield work.finish

@@ -1,16 +1,17 @@
 """Sessions at rest made small: what many of their journals hold goes into one pack, then each is settled.
 
-Owns the order over many sessions: journals are read, their objects published as one pack; then each session is settled
-by itself, with its lock and the store lock held, and finds its objects there. A session that is held by a writer is
-passed over; so is one that does not read. May be stopped between any two steps: what is left over is settled the next
-time. What a crash left beside a session's files is removed
-here too. Must not: wait for a session, or open one to write.
+Owns the order over many sessions, some hundred at a time: journals are read, their objects published as one pack; then
+each session is settled by itself, with its lock and the store lock held, and finds its objects there. Several are under
+way at once, for it is the disk that each waits for. A session that is held by a writer is passed over; so is one that
+does not read. May be stopped between any two steps: what is left over is settled the next time. What a crash left
+beside a session's files is removed here too. Must not: wait for a session, or open one to write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Final
 
 from agentsession_cas.core.framing import Record
@@ -32,6 +33,8 @@ _TOGETHER_MAX: Final = 16 << 20
 """Bytes of bodies that go into one pack."""
 _ENTRIES_MAX: Final = 12_000
 """Entries of one pack: no more than a publisher remembers, so that settling need not read them again."""
+_SESSIONS_MAX: Final = 256
+"""Sessions looked at before others have their turn."""
 
 
 def unsettled(layout: Layout, rested_s: float) -> list[str]:
@@ -71,27 +74,33 @@ def _clear(layout: Layout, directory: str) -> None:
         lock.release()
 
 
-def settle_all(layout: Layout, objects: ObjectDatabase, directories: Sequence[str], switch: Switch) -> Slices[int]:
-    """Settle sessions; returns how many were. Yields 1 for each looked at. ``switch`` holds the store lock shared.
+def settle_all(
+    layout: Layout, objects: ObjectDatabase, directories: Sequence[str], switch: Switch, give_way: Callable[[], None]
+) -> Slices[int]:
+    """Settle sessions; returns how many were. Yields how many were looked at.
 
-    Raises StoreLocked when it cannot be had, DiskError and its like.
+    ``switch`` holds the store lock shared; at ``give_way``, called between lots, others may sweep and repack. Raises
+    StoreLocked when the lock cannot be had, DiskError and its like.
     """
     done = 0
     waiting = list(reversed(directories))
     while waiting:
-        batch: list[str] = []
+        lot: list[str] = []
         together: list[Record] = []
-        while waiting and sum(len(each.content) for each in together) < _TOGETHER_MAX and len(together) < _ENTRIES_MAX:
-            batch.append(waiting.pop())
-            if _is_free(layout, batch[-1]):
-                together += records_at_rest(layout.host.fs, batch[-1])
+        size = 0
+        while waiting and size < _TOGETHER_MAX and len(together) < _ENTRIES_MAX and len(lot) < _SESSIONS_MAX:
+            lot.append(waiting.pop())
+            if _is_free(layout, lot[-1]):
+                records = records_at_rest(layout.host.fs, lot[-1])
+                size += sum(len(each.content) for each in records)
+                together += records
             yield 0
         if together:
             with switch():
                 publish_records(objects, together, packed=True)
-        for directory in batch:
-            done += _settle(layout, objects, switch, directory)
-            yield 1
+        done += sum(layout.host.together([partial(_settle, layout, objects, switch, each) for each in lot]))
+        yield len(lot)
+        give_way()
     return done
 
 

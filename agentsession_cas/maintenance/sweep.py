@@ -23,7 +23,6 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.durable import remove_tree
 from agentsession_cas.errors import Corrupt, NoFile
 from agentsession_cas.layout import Layout
-from agentsession_cas.maintenance.repack import repacking
 from agentsession_cas.maintenance.sweep_plan import (
     DIGEST,
     SWEPT,
@@ -35,6 +34,7 @@ from agentsession_cas.maintenance.sweep_plan import (
     plan_sweep,
 )
 from agentsession_cas.maintenance.sweep_roots import Roots
+from agentsession_cas.maintenance.turn import turn
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.prune import prune_loose, replace_pack, write_pruned
 from agentsession_cas.sessions.refs import RefDatabase
@@ -51,6 +51,9 @@ _FSCK: Final = "run fsck; what was to be deleted stays"
 
 _AT_ONCE: Final = 4096
 """Loose objects deleted before others have the store again: some tenths of a second."""
+
+_BREATH_S: Final = 0.06
+"""Others have it for so long then: longer than who waits for the store pauses before he looks again."""
 
 _CATCH_UPS: Final = 4
 _FEW: Final = 4
@@ -125,7 +128,7 @@ def sweep(
     tell = progress or _tell_nobody
     before_ns = layout.host.clock.now_ns() - int(grace_s * 1e9)
     report = SweepReport(dry_run)
-    with repacking(layout, wait_s):
+    with turn(layout, wait_s):
         work = _Sweep(layout, objects, wait_s)
         while _round(work, before_ns, report, tell):
             continue
@@ -168,6 +171,7 @@ def _delete(work: _Sweep, dead: Dead, before_ns: int, report: SweepReport) -> li
         partly = [each for each in (*partly, *plan.partly) if each.dead_count]
         if not any(dead.loose.values()):
             return partly
+        work.let_others_in()
 
 
 def _tell_nobody(done: int, total: int) -> None:
@@ -228,6 +232,10 @@ class _Sweep:
             if not late.pieces:
                 raise _unread(self._layout)
             yield late.needed.all() | late.kept.all()
+
+    def let_others_in(self) -> None:
+        """Leave the store to others until whoever waits for it had it."""
+        self._layout.host.clock.sleep(_BREATH_S)
 
     def _make_absences_durable(self) -> None:
         """Sync which sessions and refs there are, and the files of those sessions that changed meanwhile."""

@@ -30,6 +30,9 @@ SWEPT: Final = (Space.ENTRIES, Space.CONTENTS, Space.MEDIA, Space.PIECES)
 DIGEST: Final = 32
 """Bytes of a digest."""
 
+_LOOKED_FOR: Final = 8
+"""To look for an object in a pack takes as long as to look at so many."""
+
 
 class DeadFile(NamedTuple):
     """How old a file with dead objects in it is, and how large."""
@@ -58,12 +61,24 @@ class DeadInPack:
 
     def spare(self, marks: set[int]) -> bool:
         """Objects with these marks live; whether one of them was called dead."""
-        index, spared = self.pack.tested_index(), False
-        for mark in marks:
-            for _, number in index.places(mark & 3, mark >> 2):
-                spared = spared or bool(self.dead[number])
-                self.dead[number] = 0
-        return spared
+        before = self.dead_count
+        index = self.pack.tested_index()
+        if len(marks) * _LOOKED_FOR < len(self.dead):
+            for mark in marks:
+                for _, number in index.places(mark & 3, mark >> 2):
+                    self.dead[number] = 0
+        else:
+            self._spare_among(marks, index)
+        return self.dead_count < before
+
+    def _spare_among(self, marks: set[int], index: Index) -> None:
+        """As :meth:`spare`, by a look at every object: there are more marks than objects, or about as many."""
+        keys = index.keys()
+        for number in range(index.table.blocks):
+            ref = index.table.block(number)
+            for at in range(ref.first, ref.first + ref.objects):
+                if self.dead[at] and mark_of_key(ref.space, keys[at]) in marks:
+                    self.dead[at] = 0
 
 
 @dataclass(slots=True)

@@ -74,14 +74,18 @@ class Upkeep(ABC):
             self._layout, self._objects, session, dry_run=dry_run, progress=as_callback(progress, "progress")
         )
 
-    def repack(self, all: bool = False, progress: RepackProgress | None = None) -> RepackReport:
+    def repack(
+        self, all: bool = False, progress: RepackProgress | None = None, *, timeout_s: float = 0.0
+    ) -> RepackReport:
         """Make sessions that no writer holds small, merge packs until they are few, and pack loose objects.
 
         ``all`` puts everything anew as small as it gets. ``progress`` is called with the objects dealt with and how
-        many there are. May be stopped at any time. Raises StoreLocked when another repack runs.
+        many there are. May be stopped at any time. A sweep that waits goes first between lots of sessions. Raises
+        StoreLocked when another repack or a sweep still runs after ``timeout_s`` seconds.
         """
         self._require_writable()
-        return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"))
+        seconds = as_seconds(timeout_s, "timeout_s")
+        return repack(self._layout, self._objects, all=all, progress=as_callback(progress, "progress"), turn_s=seconds)
 
     def sweep(
         self, grace_s: float = GRACE_S, *, dry_run: bool = False, progress: Callable[[int, int], None] | None = None
@@ -89,8 +93,8 @@ class Upkeep(ABC):
         """Take away what no session and no pin needs, once it has lain there for ``grace_s`` seconds (store.md A8).
 
         ``dry_run`` says what would go. ``progress`` is called with the steps done and how many there are. Raises
-        StoreLocked when a repack or another sweep runs; Corrupt, Damaged or NoObject when something that sessions need
-        is missing or does not read: nothing is deleted then.
+        StoreLocked when a repack or another sweep runs for a minute; Corrupt, Damaged or NoObject when something that
+        sessions need is missing or does not read: nothing is deleted then.
         """
         self._require_writable()
         seconds = as_seconds(grace_s, "grace_s")

@@ -3,8 +3,9 @@
 The same order as a checkpoint (architecture §3): what the journal has goes out as objects, the rows into a log of their
 own under the next number, synced, its name too; then the generation that names it, by rename; HEAD; and only then the
 log before it goes. A crash anywhere leaves the session as it was or as it is to be, and at most a file that no
-generation names. The caller holds the session's lock and the store lock shared. Sessions whose journal nobody attests,
-or that are damaged, are left to who opens them to write.
+generation names. The caller holds the session's lock and the store lock shared; other sessions may be settled at the
+same time, each in this order. Sessions whose journal nobody attests, or that are damaged, are left to who opens them to
+write.
 """
 
 from __future__ import annotations

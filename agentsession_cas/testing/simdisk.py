@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from agentsession_cas.effects.disk import Directory, Disk, File, HeldLock, fault
 from agentsession_cas.effects.protocols import Buffer, Clock
+from agentsession_cas.testing.crew import Crew
 from agentsession_cas.testing.pages import SimDirectory, SimFile
 from agentsession_cas.testing.snapshots import Recorder
 
@@ -112,11 +113,18 @@ class SimDisk(Disk):
         self.held: list[HeldLock] = []
         self.dead: list[bytes] = []
         self.before_effect: Callable[[str, str], None] | None = None
+        self.watched = False
+        self.crew: Crew | None = None
         self.recorder: Recorder | None = None
         self._mark = 0
         super().__init__(clock)
 
     # --- what happens before an operation
+
+    def take_turn(self, kind: str) -> None:
+        """Before an effect another thread of the process may be let go first, but for what a watcher does."""
+        if self.crew is not None and kind in EFFECTS and not self.watched:
+            self.crew.take_turn()
 
     def approach(self, who: str, kind: str, path: str) -> None:
         """Come to an operation: whoever watches acts first, and what was planned strikes."""
@@ -126,11 +134,11 @@ class SimDisk(Disk):
             raise end
         mark = self.stamp
         if kind in EFFECTS and self.before_effect is not None:
-            watching, self.before_effect = self.before_effect, None
+            watching, self.before_effect, self.watched = self.before_effect, None, True
             try:
                 watching(kind, path)
             finally:
-                self.before_effect = watching
+                self.before_effect, self.watched = watching, False
         # a sync covers what was written before it began, not what others did meanwhile
         self._mark = mark
 

@@ -13,15 +13,17 @@ before each effect: one run then serves every cut.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 from agentsession_cas.effects.host import Fs, Host
 from agentsession_cas.effects.memory import MemoryFs, memory_host
+from agentsession_cas.effects.together import one_by_one
+from agentsession_cas.testing.crew import Crew
 from agentsession_cas.testing.images import Story, copied, images
 from agentsession_cas.testing.simdisk import (
     EFFECTS,
@@ -49,6 +51,8 @@ __all__ = [
     "Steps",
     "memory_host",
 ]
+
+T = TypeVar("T")
 
 EPOCH_NS: Final = 1_750_000_000_000_000_000
 TICK_NS: Final = 1_000
@@ -135,7 +139,19 @@ class Sim:
             who += "'"
         process = self.disk.processes.setdefault(who, SimProcess(1000 + len(self.disk.processes)))
         fs: Fs = MemoryFs(self.disk, who, self.clock)
-        return Host(fs, self.clock, self.entropy, f"simulated process {who}", lambda: process.pid)
+        name = f"simulated process {who}"
+        return Host(fs, self.clock, self.entropy, name, lambda: process.pid, together=self._together)
+
+    def _together(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """In threads that take turns, as the seed has it; what a watcher does is done in order."""
+        disk = self.disk
+        if len(works) < 2 or disk.watched or disk.crew is not None:
+            return one_by_one(works)
+        disk.crew = Crew(Random(f"{disk.seed}/crew/{disk.count}"))
+        try:
+            return disk.crew.run(works)
+        finally:
+            disk.crew = None
 
     def _alive(self, name: str) -> str:
         return max((who for who in self.disk.processes if who.rstrip("'") == name), key=len)

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from agentsession_cas import Store, entry
-from agentsession_cas.core.framing import FRAMES_OFFSET
+from agentsession_cas.core.framing import FRAMES_OFFSET, Generation, encode_settled
 from agentsession_cas.core.packedrows import PIECE_ROWS
-from agentsession_cas.effects.host import Fs, Host
+from agentsession_cas.effects.durable import write_new
+from agentsession_cas.effects.host import Fs, Host, OpenFile
 from agentsession_cas.errors import AgentSessionError, Damaged
 from agentsession_cas.sessions import settling
+from agentsession_cas.sessions.journal import next_name
+from agentsession_cas.sessions.log import RowTable
+from agentsession_cas.sessions.packedlog import PackedLog, packed_name, packed_rows
 from agentsession_cas.testing.simfs import Sim
 
 Lines = dict[str, list[bytes]]
@@ -190,9 +194,9 @@ def test_damage_in_one_piece_leaves_the_others(store: Store) -> None:
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 
-def machine() -> tuple[Sim, Lines]:
+def machine(seed: int = 0) -> tuple[Sim, Lines]:
     """A session in its journal, one with a log and a journal, and one settled and written to since."""
-    sim = Sim()
+    sim = Sim(seed=seed)
     with opened(sim.host, create=True) as store:
         with store.create(id="a") as session:
             session.append_batch([entry.user(f"a {n} " * 9) for n in range(9)])
@@ -243,16 +247,33 @@ def goes_on(host: Host, lines: Lines) -> None:
         assert {each.severity for each in store.fsck().findings} <= {"note"}
 
 
-def test_power_cut_at_every_effect() -> None:
-    sim, lines = machine()
+@pytest.mark.parametrize("seed", range(2))
+def test_power_cut_at_every_effect(seed: int) -> None:
+    assert cut_everywhere(seed, images=3) > 60
+
+
+def cut_everywhere(seed: int, images: int) -> int:
+    sim, lines = machine(seed)
     seen = 0
     for cut in cuts(sim, lambda: settled(sim.host)):
-        for image in cut.images(3, tear=True):
+        for image in cut.images(images, tear=True):
             with opened(image.host) as store:
                 assert lines_of(store) == lines
             seen += 1
         goes_on(image.host, lines)
-    assert seen > 60
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_cut_is_several_settlings_at_once(seed: int) -> None:
+    """Or the cuts tell nothing of them."""
+    sim, _ = machine(seed)
+    sim.log.clear()
+    settled(sim.host)
+    order = [each.path.split("/")[3] for each in sim.log if each.path.startswith("/store/sessions/")]
+    spans = {name: (order.index(name), len(order) - order[::-1].index(name)) for name in "abc"}
+    within = [[name for name, (first, end) in spans.items() if first < at < end] for at in range(len(order))]
+    assert max(map(len, within)) == len(spans)
 
 
 def test_kill_at_every_effect_then_power_cut() -> None:
@@ -278,15 +299,69 @@ def test_readers_see_every_entry_meanwhile() -> None:
                 assert [each.line for each in store.read(name)] == wanted
 
 
-def test_the_explorer_sees_a_name_before_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def names_before_bytes(patch: pytest.MonkeyPatch) -> None:
     def unsynced(fs: Fs, path: str, data: bytes) -> None:
         file = fs.create(path)
         file.pwrite(data, 0)
         file.close()
 
-    monkeypatch.setattr(settling, "write_new", unsynced)
+    patch.setattr(settling, "write_new", unsynced)
+
+
+def generation_before_the_sync_of_its_log(patch: pytest.MonkeyPatch) -> None:
+    sound_name = settling._name
+    late: dict[str, OpenFile] = {}
+
+    def unsynced(fs: Fs, path: str, data: bytes) -> None:
+        if not path.endswith(".packed"):
+            write_new(fs, path, data)
+            return
+        file = late[path.rpartition("/")[0]] = fs.create(path)
+        file.pwrite(data, 0)
+
+    def named(fs: Fs, directory: str, generation: Generation) -> None:
+        sound_name(fs, directory, generation)
+        file = late.pop(directory)
+        file.sync()
+        file.close()
+
+    patch.setattr(settling, "write_new", unsynced)
+    patch.setattr(settling, "_name", named)
+
+
+def generation_before_the_name_of_its_log(patch: pytest.MonkeyPatch) -> None:
+    def unnamed(fs: Fs, directory: str, generation: Generation, table: RowTable) -> None:
+        packed = table.log if isinstance(table.log, PackedLog) else None
+        data = packed_rows(generation, table, packed)
+        write_new(fs, f"{directory}/{packed_name(generation.log)}", data)
+
+    patch.setattr(settling, "_write_packed", unnamed)
+
+
+def log_removed_while_a_crash_may_ask_for_it(patch: pytest.MonkeyPatch) -> None:
+    def unsynced(fs: Fs, directory: str, generation: Generation) -> None:
+        staged = f"{directory}/{next_name(generation.salt)}"
+        write_new(fs, staged, encode_settled(generation))
+        fs.rename(staged, f"{directory}/journal")
+
+    patch.setattr(settling, "_name", unsynced)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        names_before_bytes,
+        generation_before_the_sync_of_its_log,
+        generation_before_the_name_of_its_log,
+        log_removed_while_a_crash_may_ask_for_it,
+    ],
+)
+def test_a_seeded_mistake_is_noticed(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
     with pytest.raises((AssertionError, AgentSessionError)):
-        test_power_cut_at_every_effect()
+        cut_everywhere(0, images=20)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])

@@ -1,0 +1,83 @@
+"""Locks that are waited for in line: nobody waits for ever while others come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from agentsession_cas.effects.host import Host, Lock, real_host
+from agentsession_cas.effects.line import is_awaited, lock_in_line
+from agentsession_cas.testing.simfs import Sim
+
+
+def test_it_is_a_lock_like_any_other() -> None:
+    sim = Sim()
+    host, other = sim.host, sim.process("p2")
+    held = lock_in_line(host, "/lock", timeout_s=1.0, note="somebody")
+    assert held is not None
+    assert other.fs.lock_note("/lock") == "somebody"
+    assert other.fs.lock("/lock", exclusive=False) is None
+    assert not is_awaited(other, "/lock")
+    assert lock_in_line(other, "/lock", timeout_s=1.0) is None
+    held.release()
+    again = lock_in_line(other, "/lock", timeout_s=0.0)
+    assert again is not None
+    again.release()
+
+
+def test_who_waits_is_seen_and_the_next_waits_behind_him() -> None:
+    sim = Sim()
+    first, second, third = sim.host, sim.process("p2"), sim.process("p3")
+    held = first.fs.lock("/lock", exclusive=False)
+    assert held is not None
+    seen = list[bool]()
+    behind = list[Lock | None]()
+
+    def meanwhile() -> None:
+        sim.clock.on_sleep = None
+        seen.append(is_awaited(third, "/lock"))
+        behind.append(lock_in_line(third, "/lock", timeout_s=0.5))
+        held.release()
+
+    sim.clock.on_sleep = meanwhile
+    assert lock_in_line(second, "/lock", timeout_s=5.0) is not None
+    assert (seen, behind) == ([True], [None])
+    assert not is_awaited(third, "/lock")
+
+
+def test_a_process_that_dies_in_line_leaves_it() -> None:
+    sim = Sim()
+    other = sim.process("p2")
+    assert other.fs.lock("/lock-next", exclusive=True) is not None
+    assert is_awaited(sim.host, "/lock", timeout_s=1.0)
+    sim.kill("p2")
+    assert not is_awaited(sim.host, "/lock")
+
+
+@pytest.mark.parametrize("polite", [True, False])
+def test_those_who_come_and_go_hold_nobody_up(tmp_path: Path, polite: bool) -> None:
+    """Some always share the lock: who looks for the line lets him have it, and else he would never."""
+    host, path = real_host(), str(tmp_path / "lock")
+    got = list[Lock | None]()
+    waiter = Thread(target=lambda: got.append(lock_in_line(host, path, timeout_s=60.0 if polite else 1.0)))
+    held = shared(host, path)
+    waiter.start()
+    while waiter.is_alive():
+        if not polite or not is_awaited(host, path):
+            behind = host.fs.lock(path, exclusive=False)
+            if behind is not None:
+                held.release()
+                held = behind
+        else:
+            held.release()
+    waiter.join()
+    assert (got[0] is not None) is polite
+    held.release()
+
+
+def shared(host: Host, path: str) -> Lock:
+    held = host.fs.lock(path, exclusive=False)
+    assert held is not None
+    return held

@@ -1,0 +1,104 @@
+"""Works done at once: what they come to, what an error of one does, and that the simulated ones take turns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from agentsession_cas.effects.durable import write_new
+from agentsession_cas.effects.host import Host, real_host
+from agentsession_cas.effects.memory import memory_host
+from agentsession_cas.effects.together import AT_ONCE
+from agentsession_cas.errors import DiskFull
+from agentsession_cas.testing.simfs import PowerCut, Sim
+
+HOSTS: dict[str, Callable[[], Host]] = {
+    "real": real_host,
+    "memory": memory_host,
+    "simulated": lambda: Sim().host,
+}
+
+
+@pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
+def test_all_are_done_and_told_in_order(make: Callable[[], Host]) -> None:
+    together = make().together
+    assert together([]) == []
+    for count in (1, 2, 3, 50):
+        assert together([partial(divmod, number, 7) for number in range(count)]) == [
+            divmod(number, 7) for number in range(count)
+        ]
+
+
+@pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
+def test_an_error_leaves_nothing_under_way(make: Callable[[], Host]) -> None:
+    begun, ended = list[int](), list[int]()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 3:
+            ended.append(number)
+            raise DiskFull("there is no room")
+        ended.append(number)
+
+    with pytest.raises(DiskFull):
+        make().together([partial(work, number) for number in range(5000)])
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) < 5000
+    assert not [each for each in threading.enumerate() if each.name.startswith("agentsession-together")]
+
+
+def test_the_real_ones_wait_together() -> None:
+    """As many as are said: each waits until all of them are there."""
+    there = threading.Barrier(AT_ONCE)
+    assert len(real_host().together([partial(there.wait, 60.0)] * AT_ONCE)) == AT_ONCE
+
+
+def written(sim: Sim) -> list[str]:
+    """What a few works write, in the order it came."""
+    sim.host.fs.mkdir("/d")
+    sim.log.clear()
+
+    def work(name: str) -> None:
+        for at in range(4):
+            write_new(sim.host.fs, f"/d/{name}{at}", b"x")
+
+    sim.host.together([partial(work, name) for name in "abcde"])
+    return [each.path for each in sim.log]
+
+
+def test_simulated_ones_take_turns_as_the_seed_has_it() -> None:
+    runs = {seed: written(Sim(seed=seed)) for seed in range(5)}
+    assert runs == {seed: written(Sim(seed=seed)) for seed in range(5)}
+    assert len({tuple(run) for run in runs.values()}) == len(runs)
+    for run in runs.values():
+        switches = sum(one[3] != other[3] for one, other in pairwise(run))
+        assert switches > 10
+        for name in "abcde":  # each in its own order
+            own = [path for path in run if path[3] == name]
+            assert own == sorted(own)
+            assert len(own) == 12
+
+
+def test_a_power_cut_ends_all_of_them() -> None:
+    whole = len(written(Sim()))
+    for at in range(1, whole + 1):
+        sim = Sim()
+        sim.cut_after(at)
+        with pytest.raises(PowerCut):
+            written(sim)
+        assert sim.count == at
+
+
+def test_what_a_watcher_does_is_in_order() -> None:
+    """He holds the machine up: no other thread of it could go on."""
+    sim = Sim()
+    other = sim.process("p2")
+    seen = list[list[int]]()
+    sim.watch(lambda _kind, _path: seen.append(other.together([partial(abs, -number) for number in range(3)])))
+    written(sim)
+    sim.watch(None)
+    assert set(map(tuple, seen)) == {(0, 1, 2)}
