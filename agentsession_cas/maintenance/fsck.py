@@ -20,6 +20,7 @@ from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.maintenance.findings import Finding, FsckReport
 from agentsession_cas.maintenance.fsck_crew import PATIENCE_S, Crew, Look
 from agentsession_cas.maintenance.fsck_files import is_stale
+from agentsession_cas.maintenance.fsck_packs import PackReaders
 from agentsession_cas.maintenance.fsck_ranges import Share, alone
 from agentsession_cas.maintenance.fsck_refs import check_refs
 from agentsession_cas.maintenance.fsck_session import check_session
@@ -104,9 +105,13 @@ class _Check:
                 code = "unreadable_file" if isinstance(error, DiskError) else "corrupt_pack"
                 self._add(code, error.what, error.where)
             return
+        with PackReaders(self._layout) as readers:
+            self._check_objects(readers)
+
+    def _check_objects(self, readers: PackReaders) -> None:
         sound = True
         try:
-            for each in self.survey.objects.check(self.survey.note):
+            for each in self.survey.objects.check(self.survey.note, readers.gather):
                 sound = sound and each.severity == "note"
                 if each.code == "bare_idx" and not is_stale(self._layout.host, each.path):
                     continue  # a writer puts the idx first: its pack is on the way

@@ -25,7 +25,8 @@ import hashlib
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import partial
+from typing import Final, Literal, NamedTuple, Protocol
 
 from agentsession_cas.core.packformat import BlockRef, Space, Table
 from agentsession_cas.core.packindex import Index
@@ -35,14 +36,45 @@ from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError, NoFil
 from agentsession_cas.objects.dictionaries import ENDINGS, Dictionaries
 from agentsession_cas.objects.loose import Loose
 from agentsession_cas.objects.pack import Pack, is_pack_file
-from agentsession_cas.objects.packfile import Note
+from agentsession_cas.objects.packfile import Note, PackFile
 from agentsession_cas.objects.packs import Packs
 
-__all__ = ["Finding", "check_objects"]
+__all__ = ["BlockSeen", "Finding", "Gather", "Shows", "check_objects", "gather_alone", "see_blocks"]
 
 Severity = Literal["error", "warning", "note"]
 
 PIECE: Final = 1 << 20
+
+Shows = Callable[[Skeleton], bool]
+"""Whether a body surely comes out right; False says nothing."""
+
+
+class BlockSeen(NamedTuple):
+    """A block that was read: the digests of its objects, whether all its bodies of several parts come out right; or
+    ``why`` it cannot be read."""
+
+    number: int
+    digests: list[bytes]
+    shown: bool
+    why: str
+
+
+class Gather(Protocol):
+    """Reads the blocks of the open file of a pack, in any order."""
+
+    def __call__(self, pack: Pack, file: PackFile, shows: Shows) -> Iterator[BlockSeen]: ...
+
+
+def see_blocks(file: PackFile, shows: Shows, first: int, end: int) -> Iterator[BlockSeen]:
+    """The blocks from ``first`` to before ``end``."""
+    for number, digests, skeletons, why in file.each_block(first, end):
+        yield BlockSeen(number, digests, all(map(shows, skeletons)), why)
+
+
+def gather_alone(pack: Pack, file: PackFile, shows: Shows) -> Iterator[BlockSeen]:  # noqa: ARG001
+    """The :class:`Gather` that nobody helps with."""
+    return see_blocks(file, shows, 0, file.table.blocks)
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +100,14 @@ def check_objects(
     packs: Packs,
     dictionaries: Dictionaries,
     piece: Callable[[bytes], bytes],
+    shows: Shows,
     note: Note,
+    gather: Gather,
 ) -> Iterator[Finding]:
     """All findings; every byte is read. What appears or goes meanwhile is no finding.
 
     ``piece`` gives a piece by its raw digest, or raises NoObject, Corrupt, DiskError. ``note`` hears of every object:
-    of a loose one that it has a file, of one in a pack that it was read.
+    of a loose one that it has a file, of one in a pack that it was read. ``gather`` reads the blocks of a pack.
     """
     bodies = _Bodies(piece)
     known = {*loose.spaces.values(), packs.directory, dictionaries.directory}
@@ -86,9 +120,10 @@ def check_objects(
     yield from _check_names(fs, packs)
     packs.relist()
     for pack in packs.listed.values():
-        found = list(_check_pack(fs, pack, note))
+        shown: set[int] = set()
+        found = list(_check_pack(fs, pack, note, partial(gather, shows=shows), shown))
         yield from found
-        yield from _check_bodies(pack, bodies, told=any(each.severity == "error" for each in found))
+        yield from _check_bodies(pack, bodies, shown, told=any(each.severity == "error" for each in found))
 
 
 # --- bodies of several parts -----------------------------------------------------------------------------------------
@@ -133,10 +168,10 @@ class _Bodies:
         return digest in self._bad
 
 
-def _check_bodies(pack: Pack, bodies: _Bodies, *, told: bool) -> Iterator[Finding]:
-    """The bodies of a pack that have pieces; ``told`` that it does not all read."""
+def _check_bodies(pack: Pack, bodies: _Bodies, shown: set[int], *, told: bool) -> Iterator[Finding]:
+    """The bodies of a pack that have pieces, but those of the blocks ``shown``; ``told`` that it does not all read."""
     try:
-        for number, skeleton in pack.skeletons():
+        for number, skeleton in pack.skeletons(shown):
             yield from bodies.check(skeleton, pack.path, f"of block {number}, ")
     except NoFile:
         return  # repacked meanwhile
@@ -218,20 +253,26 @@ def _check_names(fs: Fs, packs: Packs) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A pack read through: its table as bytes, its size, the keys of its objects, and the blocks that do not read."""
+    """A pack read through: its table as bytes, its size, the keys of its objects, and the blocks that do not read.
+
+    ``shown`` are those of which every body of several parts comes out right.
+    """
 
     table: bytes
     size: int
     keys: array[int]
     bad: dict[int, tuple[BlockRef | None, str]]
+    shown: set[int]
 
 
-def _check_pack(fs: Fs, pack: Pack, note: Note) -> Iterator[Finding]:
+def _check_pack(
+    fs: Fs, pack: Pack, note: Note, gather: Callable[[Pack, PackFile], Iterator[BlockSeen]], shown: set[int]
+) -> Iterator[Finding]:
     try:
         whole = _check_whole(fs, pack)
-        own, lost = _scan(pack, None, note)
+        own, lost = _scan(pack, None, note, gather)
         index, bad_idx = _read_idx(pack)
-        scan = own or (_scan(pack, index.table, note)[0] if index is not None else None)
+        scan = own or (_scan(pack, index.table, note, gather)[0] if index is not None else None)
     except NoFile:
         return  # repacked meanwhile
     if whole is not None:
@@ -243,6 +284,7 @@ def _check_pack(fs: Fs, pack: Pack, note: Note) -> Iterator[Finding]:
     if own is not None and index is not None and not _agree(own, index):
         yield Finding("idx_mismatch", "warning", pack.idx_path, "disagrees with its pack")
     if scan is not None:
+        shown |= scan.shown
         for number, (ref, why) in scan.bad.items():
             of = f" ({ref.objects} of the {ref.space.name.lower()})" if ref is not None else ""
             space = ref.space if ref is not None else None
@@ -268,13 +310,23 @@ def _check_whole(fs: Fs, pack: Pack) -> Finding | None:
     return Finding("corrupt_pack", "error", pack.path, f"its bytes hash to sha256:{found.hexdigest()}")
 
 
-def _scan(pack: Pack, table: Table | None, note: Note) -> tuple[_Scan | None, str]:
+def _scan(
+    pack: Pack, table: Table | None, note: Note, gather: Callable[[Pack, PackFile], Iterator[BlockSeen]]
+) -> tuple[_Scan | None, str]:
     """What the pack says by its own or another table, or why it says nothing. Raises NoFile."""
     try:
         with pack.open(table) as file:
             keys = array("Q", bytes(8 * file.table.objects))
-            bad = {number: (_ref(file.table, number), why) for number, why in file.gather_keys(keys, note).items()}
-            return _Scan(bytes(file.table.data), file.size, keys, bad), ""
+            bad: dict[int, tuple[BlockRef | None, str]] = {}
+            shown: set[int] = set()
+            for each in gather(pack, file):
+                if each.why:
+                    bad[each.number] = _ref(file.table, each.number), each.why
+                    continue
+                file.take_block(each.number, each.digests, keys, note)
+                if each.shown:
+                    shown.add(each.number)
+            return _Scan(bytes(file.table.data), file.size, keys, dict(sorted(bad.items())), shown), ""
     except NoFile:
         raise
     except (Corrupt, DiskError) as error:

@@ -22,7 +22,7 @@ from agentsession_cas.core.pieces import Cut, Named, Skeleton, Stored, join, nam
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
-from agentsession_cas.objects.check import Finding, check_objects
+from agentsession_cas.objects.check import Finding, Gather, check_objects, gather_alone
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
 from agentsession_cas.objects.inorder import InOrder
@@ -310,14 +310,17 @@ class ObjectDatabase:
         if error is not None:
             raise error
 
-    def check(self, note: Note = note_nothing) -> Iterator[Finding]:
+    def check(self, note: Note = note_nothing, gather: Gather = gather_alone) -> Iterator[Finding]:
         """Read everything and tell what is wrong: the objects' part of fsck (store.md A12); codes in ``check``.
 
-        ``note`` hears of every object that :meth:`iterate` would give.
+        ``note`` hears of every object that :meth:`iterate` would give; ``gather`` reads the blocks of a pack.
         """
         self._use()
         piece = partial(self.get, Space.PIECES)
-        return check_objects(self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece, note)
+        shows = self.in_order(Space.CONTENTS).shows
+        return check_objects(
+            self._fs, self._dir, self._loose, self._packs, self._dictionaries, piece, shows, note, gather
+        )
 
     def salvage(self) -> Iterator[tuple[Space, bytes]]:
         """What lies where it cannot be served: the bytes of misnamed files and of blocks that fail their checksum.

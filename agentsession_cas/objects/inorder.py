@@ -91,6 +91,17 @@ class InOrder:
             data = self._found(digest)
         return self._get(self._space, digest) if data is None else data
 
+    def shows(self, skeleton: Skeleton) -> bool:
+        """Whether a body comes out right of what are probably its pieces, which these are then; False says nothing."""
+        try:
+            if sha256(join(skeleton, self._probable)).digest() == skeleton.digest:
+                return True
+        except (Corrupt, DiskError):
+            pass
+        self._next_piece = (_NO_BLOCK, 0)
+        self._pieces.clear()
+        return False
+
     def _found(self, digest: bytes) -> bytes | None:
         """The object where a skeleton of the block or else an index shows it; None when neither does."""
         try:

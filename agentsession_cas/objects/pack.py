@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 from array import array
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
@@ -161,12 +161,12 @@ class Pack:
         if failed is not None:
             raise failed
 
-    def skeletons(self) -> Iterator[tuple[int, Skeleton]]:
-        """Every body that lies here without its pieces, and its block. Raises as :meth:`locations`."""
+    def skeletons(self, but: Container[int] = ()) -> Iterator[tuple[int, Skeleton]]:
+        """Every body that lies here without its pieces, and its block; none of ``but``. Raises as :meth:`locations`."""
         failed: AgentSessionError | None = None
         with self._open_any() as file:
             for number in range(file.table.blocks):
-                if not file.table.has_skeletons(number):
+                if number in but or not file.table.has_skeletons(number):
                     continue
                 try:
                     skeletons = file.block(number).skeletons()

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from agentsession_cas.core.packformat import (
     HEADER_SIZE,
@@ -29,11 +29,12 @@ from agentsession_cas.core.packformat import (
     table_size,
 )
 from agentsession_cas.core.packindex import keys_of
+from agentsession_cas.core.pieces import Skeleton
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
 
-__all__ = ["CACHE_MAX", "OPEN_MAX", "BlockCache", "Note", "OpenPacks", "PackFile", "note_nothing"]
+__all__ = ["CACHE_MAX", "OPEN_MAX", "BlockCache", "BlockRead", "Note", "OpenPacks", "PackFile", "note_nothing"]
 
 _TOGETHER: Final = (Space.CONTENTS, Space.PIECES)
 
@@ -50,6 +51,15 @@ Note = Callable[[Space, Sequence[bytes]], None]
 
 def note_nothing(space: Space, digests: Sequence[bytes]) -> None:
     """Hear nothing."""
+
+
+class BlockRead(NamedTuple):
+    """A block that was read: the digests of its objects, the skeletons among them; or ``why`` it cannot be read."""
+
+    number: int
+    digests: list[bytes]
+    skeletons: list[Skeleton]
+    why: str
 
 
 class BlockCache:
@@ -220,21 +230,32 @@ class PackFile:
         ``note`` is given the digests of each block.
         """
         bad: dict[int, str] = {}
-        for number in range(self.table.blocks):
-            try:
-                digests = self.digests(number)
-            except (Corrupt, DiskError) as error:
-                bad[number] = error.what
-                continue
-            note(Space(self.table.space_of(number)), digests)
-            found = keys_of(digests)
-            first = self.table.block(number).first
-            keys[first : first + len(found)] = array("Q", found)
+        for each in self.each_block(0, self.table.blocks):
+            if each.why:
+                bad[each.number] = each.why
+            else:
+                self.take_block(each.number, each.digests, keys, note)
         return bad
 
     def forget(self) -> None:
         """Keep no block at hand."""
         self._last = (-1, None)
+
+    def each_block(self, first: int, end: int) -> Iterator[BlockRead]:
+        """Read the blocks from ``first`` to before ``end``, whether each can be read or not."""
+        for number in range(first, end):
+            try:
+                block = self.block(number)
+                yield BlockRead(number, block.digests(), block.skeletons(), "")
+            except (Corrupt, DiskError) as error:
+                yield BlockRead(number, [], [], error.what)
+
+    def take_block(self, number: int, digests: Sequence[bytes], keys: array[int], note: Note) -> None:
+        """Note the objects of a block that was read, and their keys at their numbers."""
+        note(Space(self.table.space_of(number)), digests)
+        found = keys_of(digests)
+        first = self.table.block(number).first
+        keys[first : first + len(found)] = array("Q", found)
 
     def close(self) -> None:
         """Close the file."""
