@@ -12,6 +12,7 @@ from agentsession_cas import Store
 from agentsession_cas.effects.host import Fs, real_host
 from agentsession_cas.effects.network import network_of
 from agentsession_cas.errors import UnsupportedSystem
+from tests.helpers.crashes import Through
 
 MOUNTS = b"""\
 /dev/sda1 / ext4 rw 0 0
@@ -38,14 +39,8 @@ def test_the_nearest_mount_decides(path: str, kind: str) -> None:
     assert network_of(path, b"") == ""
 
 
-class Far:
+class Far(Through):
     """A file system that lies on another machine."""
-
-    def __init__(self, fs: Fs) -> None:
-        self._fs = fs
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._fs, name)
 
     def network(self, _path: str) -> str:
         return "nfs"

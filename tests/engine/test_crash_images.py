@@ -77,7 +77,3 @@ def test_power_cut_while_frames_are_copied_ahead(sector: int, tear: bool, monkey
     explorer = Explorer(sector=sector, tear=tear, density=0.05)
     explorer.power("ahead", ahead)
     assert explorer.images >= FLOOR
-
-
-def test_tens_of_thousands_of_images_run() -> None:
-    assert FLOOR * len(DISKS) * len(SCENARIOS) >= 10_000

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from agentsession_cas import Store, entry
 from agentsession_cas.effects.host import Fs, real_host
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.crashes import Through
 
 
-class Reading:
+class Reading(Through):
     """A file system that notes what is read."""
 
     def __init__(self, fs: Fs) -> None:
-        self._fs = fs
+        super().__init__(fs)
         self.read_paths: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fs, name)
 
     def read(self, path: str) -> bytes | None:
         self.read_paths.append(path)
-        return self._fs.read(path)
+        data: bytes | None = self._inner.read(path)
+        return data
 
 
 def read_by_a_fork(path: Path, others: int) -> list[str]:

@@ -12,21 +12,17 @@ import pytest
 from agentsession_cas import Store, entry
 from agentsession_cas.effects.host import Fs, Host, OpenFile, real_host, translate
 from agentsession_cas.errors import ReadOnly
+from tests.helpers.crashes import Through
 
 
-class Sealed:
+class Sealed(Through):
     """A file system mounted read-only: whatever would change it is refused as the system does."""
-
-    def __init__(self, fs: Fs) -> None:
-        self._fs = fs
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._fs, name)
 
     def open(self, path: str, *, write: bool = False) -> OpenFile:
         if write:
             raise translate(OSError(errno.EROFS, "read-only"), "open", path)
-        return self._fs.open(path)
+        file: OpenFile = self._inner.open(path)
+        return file
 
     def _refuse(self, path: str, *_rest: object, **_more: object) -> None:
         raise translate(OSError(errno.EROFS, "read-only"), "write", path)

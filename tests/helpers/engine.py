@@ -20,7 +20,8 @@ from agentsession_cas.errors import AgentSessionError, Corrupt, NoBlob, NoSessio
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.store import Store
-from tests.helpers.engine_model import Found, Truth, Violation, World
+from tests.helpers.crashes import Violation
+from tests.helpers.engine_model import Found, Truth, World
 
 __all__ = ["ROOT", "Interrupt", "Player", "check_blobs", "message", "observe", "observed", "opened", "ts"]
 

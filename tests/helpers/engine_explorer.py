@@ -15,12 +15,12 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from agentsession_cas.effects.disk import Directory, File
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.sessions.recovery import Verdict
 from agentsession_cas.testing.simfs import Killed, Sim
+from tests.helpers.crashes import Violation, files_of
 from tests.helpers.engine import Player, check_blobs, observe
-from tests.helpers.engine_model import Violation, World
+from tests.helpers.engine_model import World
 from tests.helpers.engine_scenarios import Scenario, die, goes_on
 
 __all__ = ["BUDGET", "Explorer", "handles"]
@@ -248,12 +248,4 @@ class Explorer:
 
 def handles(sim: Sim) -> list[str]:
     """The named files that somebody holds open."""
-    todo: list[tuple[str, File | Directory]] = [("", sim.disk.root)]
-    held: list[str] = []
-    while todo:
-        path, node = todo.pop()
-        if isinstance(node, Directory):
-            todo += [(f"{path}/{name}", below) for name, below in node.names.items()]
-        elif node.opens:
-            held.append(path)
-    return held
+    return [path for path, file in files_of(sim) if file is not None and file.opens]

@@ -18,7 +18,7 @@ from agentsession_cas.core import framing, rows
 from agentsession_cas.core.framing import Generation, HeadHint, Scan, encode_generation
 from agentsession_cas.core.rows import ROW_SIZE, log_seed, sealed_ok, whole_rows
 from agentsession_cas.effects import durable
-from agentsession_cas.errors import Damaged, DiskError
+from agentsession_cas.errors import AgentSessionError, Damaged, DiskError
 from agentsession_cas.exchange import forks
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.publish import Publisher
@@ -29,6 +29,7 @@ from agentsession_cas.sessions.recovery import Verdict
 from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.sessions.writer import Writer
 from agentsession_cas.testing.simfs import SimEntropy
+from tests.helpers.crashes import Through, Violation, deaf
 from tests.helpers.engine_explorer import Explorer
 from tests.helpers.engine_readers import watched_readers
 from tests.helpers.engine_rot import rot
@@ -39,6 +40,10 @@ __all__ = ["MISTAKES", "Mistake", "hunt"]
 Patch = pytest.MonkeyPatch
 Stage = Callable[[int], None]
 """Explores with a seed; raises Violation."""
+
+
+NOTICED: Final = (Violation, AgentSessionError, IndexError)
+"""What shows a mistake: the judge, or a broken engine that trips over itself; no other error is one of the engine's."""
 
 
 class Mistake(NamedTuple):
@@ -90,7 +95,7 @@ def hunt(mistake: Mistake, rounds: int = 6) -> str:
         for stage in mistake.stages:
             try:
                 stage(seed)
-            except Exception as noticed:  # a broken engine may also trip over itself
+            except NOTICED as noticed:
                 return f"{type(noticed).__name__}: {noticed}"
     return ""
 
@@ -98,52 +103,33 @@ def hunt(mistake: Mistake, rounds: int = 6) -> str:
 # --- tools of sabotage ------------------------------------------------------------------------------------------------
 
 
-class Deaf:
-    """A file system or a file that swallows some of what it is told: ``silent`` says (method, end of the path)."""
-
-    def __init__(self, inner: Any, *silent: tuple[str, str]) -> None:
-        self._inner = inner
-        self._silent = silent
-
-    def __getattr__(self, name: str) -> Any:
-        inner = getattr(self._inner, name)
-        for method, part in self._silent:
-            if method == name == "sync_dir":
-                return lambda path: None if path.endswith(part) else inner(path)
-            if method == "sync" and name in ("create", "open"):
-                return lambda path, **how: Deaf(inner(path, **how), ("file sync", ""))
-            if method == "file sync" and name == "sync":
-                return lambda: None
-        return inner
-
-
-def _deaf_fs(function: Callable[..., Any], *silent: tuple[str, str]) -> Callable[..., Any]:
+def _deaf_fs(function: Callable[..., Any], **left_out: str) -> Callable[..., Any]:
     """A function whose first argument is a file system."""
-    return lambda fs, *rest, **more: function(Deaf(fs, *silent), *rest, **more)
+    return lambda fs, *rest, **more: function(deaf(fs, **left_out), *rest, **more)
 
 
-def _deaf_services(function: Callable[..., Any], *silent: tuple[str, str]) -> Callable[..., Any]:
+def _deaf_services(function: Callable[..., Any], **left_out: str) -> Callable[..., Any]:
     """A function whose first argument is a store's services."""
 
-    def deaf(services: Any, *rest: Any, **more: Any) -> Any:
-        host = replace(services.host, fs=Deaf(services.host.fs, *silent))
+    def careless(services: Any, *rest: Any, **more: Any) -> Any:
+        host = replace(services.host, fs=deaf(services.host.fs, **left_out))
         return function(services._replace(host=host), *rest, **more)
 
-    return deaf
+    return careless
 
 
-def _deaf_journal(patch: Patch, method: str, *silent: tuple[str, str]) -> None:
+def _deaf_journal(patch: Patch, method: str, **left_out: str) -> None:
     """A method of the journal during which its file system is deaf."""
     sound: Callable[..., Any] = getattr(Journal, method)
 
-    def deaf(self: Any, *rest: Any) -> Any:
-        fs, self._fs = self._fs, Deaf(self._fs, *silent)
+    def careless(self: Any, *rest: Any) -> Any:
+        fs, self._fs = self._fs, deaf(self._fs, **left_out)
         try:
             return sound(self, *rest)
         finally:
             self._fs = fs
 
-    patch.setattr(Journal, method, deaf)
+    patch.setattr(Journal, method, careless)
 
 
 # --- mistakes: syncs --------------------------------------------------------------------------------------------------
@@ -151,22 +137,22 @@ def _deaf_journal(patch: Patch, method: str, *silent: tuple[str, str]) -> None:
 
 def generation_not_synced(patch: Patch) -> None:
     """The next generation is named before its bytes are on the disk."""
-    _deaf_journal(patch, "stage", ("sync", ""))
+    _deaf_journal(patch, "stage", files="")
 
 
 def generation_name_not_synced(patch: Patch) -> None:
     """What comes after a rename is acknowledged though the rename may be undone."""
-    _deaf_journal(patch, "replace", ("sync_dir", ""))
+    _deaf_journal(patch, "replace", directories="")
 
 
 def rows_not_synced(patch: Patch) -> None:
     """The journal moves past rows the log may not have."""
-    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, ("sync", "")))
+    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, files=""))
 
 
 def log_name_not_synced(patch: Patch) -> None:
     """A journal names a log whose name may be gone."""
-    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, ("sync_dir", "")))
+    patch.setattr(writer, "write_rows", _deaf_fs(log.write_rows, directories=""))
 
 
 def acknowledged_before_the_sync(patch: Patch) -> None:
@@ -210,22 +196,22 @@ def held_not_committed(patch: Patch) -> None:
 
 def created_files_not_synced(patch: Patch) -> None:
     """A new session is named before its files are on the disk."""
-    patch.setattr(opening, "write_new", _deaf_fs(durable.write_new, ("sync", "")))
+    patch.setattr(opening, "write_new", _deaf_fs(durable.write_new, files=""))
 
 
 def created_names_not_synced(patch: Patch) -> None:
     """A new session is named before the names in it are."""
-    patch.setattr(store, "create_session", _deaf_services(opening.create_session, ("sync_dir", "")))
+    patch.setattr(store, "create_session", _deaf_services(opening.create_session, directories=""))
 
 
 def created_session_not_synced(patch: Patch) -> None:
     """Appends to a session are acknowledged while its own name may go."""
-    patch.setattr(store, "create_session", _deaf_services(opening.create_session, ("sync_dir", "/sessions")))
+    patch.setattr(store, "create_session", _deaf_services(opening.create_session, directories="/sessions"))
 
 
 def opened_session_not_synced(patch: Patch) -> None:
     """Who opens a session believes that its maker made its name durable."""
-    patch.setattr(store, "open_writer", _deaf_services(opening.open_writer, ("sync_dir", "/sessions")))
+    patch.setattr(store, "open_writer", _deaf_services(opening.open_writer, directories="/sessions"))
 
 
 def deleted_session_not_synced(patch: Patch) -> None:
@@ -438,7 +424,7 @@ def refused_frames_left(patch: Patch) -> None:
     """A frame that was written whole is refused because zeros behind it found no room."""
     sound = Journal.append
 
-    class Short(Deaf):
+    class Short(Through):
         def size(self) -> int:
             return 0
 
@@ -492,7 +478,7 @@ def first_damage_believed(patch: Patch) -> None:
 def journal_read_before_head(patch: Patch) -> None:
     """A reader's journal is older than the HEAD it is judged by."""
 
-    class Late(Deaf):
+    class Late(Through):
         def __getattr__(self, name: str) -> Any:
             return self._read if name == "read" else getattr(self._inner, name)
 

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentsession_cas.core.entry import Entry
+from tests.helpers.crashes import Violation
 
-__all__ = ["Found", "State", "Truth", "Violation", "World"]
-
-
-class Violation(AssertionError):
-    """An invariant of the engine is broken."""
+__all__ = ["Found", "State", "Truth", "World"]
 
 
 class Found(NamedTuple):

@@ -15,16 +15,13 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, NoRef, NoSession
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.testing.simfs import Killed, Sim
+from tests.helpers.crashes import Violation
 
-__all__ = ["ONE", "TWO", "Violation", "World", "judge", "machine", "opened", "power", "resume", "scenario", "second"]
+__all__ = ["ONE", "TWO", "World", "judge", "machine", "opened", "power", "resume", "scenario", "second"]
 
 ONE: Final = RefTarget("one")
 TWO: Final = RefTarget("two")
 Move = tuple[RefTarget | None, RefTarget | None, str]
-
-
-class Violation(AssertionError):
-    """A state no crash may leave."""
 
 
 @dataclass

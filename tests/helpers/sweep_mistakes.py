@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -22,6 +23,7 @@ from agentsession_cas.maintenance.sweep_roots import Roots, _Pieces
 from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.sessions.services import HeldElsewhere
+from tests.helpers.crashes import deaf, unsynced
 from tests.helpers.sweep_scenes import (
     ACTS,
     beside,
@@ -73,16 +75,9 @@ def replacement_not_synced(patch: Patch) -> None:
     """A pack goes whose replacement may not be there after a power cut."""
     sound = PackWriter.__init__
 
-    class Unsynced:
-        def __init__(self, file: Any) -> None:
-            self._file = file
-
-        def __getattr__(self, name: str) -> Any:
-            return (lambda: None) if name == "sync" else getattr(self._file, name)
-
     def init(self: Any, *given: Any) -> None:
         sound(self, *given)
-        self._file = Unsynced(self._file)
+        self._file = unsynced(self._file)
 
     patch.setattr(PackWriter, "__init__", init)
 
@@ -110,23 +105,11 @@ def replacement_name_not_synced(patch: Patch) -> None:
     """The name of the replacement may go, that of the pack it replaces is gone."""
     sound = PackWriter.place
 
-    class Deaf:
-        def __init__(self, fs: Any) -> None:
-            self._fs = fs
-
-        def __getattr__(self, name: str) -> Any:
-            return (lambda _: None) if name == "sync_dir" else getattr(self._fs, name)
-
     def place(self: Any) -> None:
-        self._host = _with_fs(self._host, Deaf(self._host.fs))
+        self._host = replace(self._host, fs=deaf(self._host.fs, directories=""))
         sound(self)
 
     patch.setattr(PackWriter, "place", place)
-
-
-def _with_fs(host: Any, fs: Any) -> Any:
-    """The host with another file system."""
-    return type(host)(fs, host.clock, host.entropy, host.process, host.process_id)
 
 
 def pack_named_by_its_members(patch: Patch) -> None:

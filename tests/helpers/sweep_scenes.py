@@ -8,7 +8,7 @@ Violation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -23,7 +23,7 @@ from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.testing.simfs import Killed, Sim
-from tests.helpers.engine_model import Violation
+from tests.helpers.crashes import Unseen, Violation, cuts
 
 __all__ = ["ACTS", "beside", "collected", "cut_short", "deleted_in_part", "lying_disk", "resumed", "swept", "within"]
 
@@ -170,29 +170,22 @@ def collected(store: Store) -> None:
     store.repack(True)
 
 
-def _before_each_effect(sim: Sim, act: Callable[[], object]) -> Iterator[tuple[str, Sim]]:
-    copies: list[tuple[str, Sim]] = []
-    sim.watch(lambda kind, path: copies.append((f"before {kind} {path}", sim.clone())))
-    act()
-    sim.watch(None)
-    yield from copies
-    yield "at the end", sim
-
-
 def cut_short(act: Act, images: int = 5, part: str = "") -> int:
     """Cut the power at every effect on a path with that part; afterwards it is done again and comes through.
 
-    How many images were judged.
+    How many images there were, of which equal ones were judged once.
     """
     sim, truth, pinned = scene()
+    judged, unjudged, unfinished = 0, Unseen(), Unseen()
     with opened(sim.host) as store:
-        judged = 0
-        cuts = _before_each_effect(sim, lambda: act(store))
-        for at, (where, cut) in enumerate((where, cut) for where, cut in cuts if part in where):
-            for image in cut.images(images, tear=True):
+        at_part = ((where, cut) for where, cut in cuts(sim, lambda: act(store)) if part in where)
+        for at, (where, cut) in enumerate(at_part):
+            left = list(cut.images(images, tear=True))
+            judged += len(left)
+            last = list(unfinished.of(left[-1:])) if at % 3 == 0 else []
+            for image in unjudged.of(left):
                 judge(image.host, truth, pinned, f"{where}: {image.story}")
-                judged += 1
-            if at % 3 == 0:
+            for image in last:
                 with opened(image.host) as again:
                     act(again)
                     nothing_dead(again, pinned, f"{where}, again")
@@ -201,6 +194,7 @@ def cut_short(act: Act, images: int = 5, part: str = "") -> int:
 
 def resumed(act: Act, stride: int = 1) -> None:
     """Kill the process after each effect, let another write what was dead and sweep too, then cut the power."""
+    unjudged = Unseen()
     for at in count(0, stride):
         sim, truth, pinned = scene()
         sim.kill_after(at)
@@ -215,12 +209,13 @@ def resumed(act: Act, stride: int = 1) -> None:
             judge(other.layout.host, truth | _twins(truth), pinned, f"killed at {at}, running")
             act(other)
             judge(other.layout.host, truth | _twins(truth), pinned, f"killed at {at}, swept")
-        for image in sim.images(4):
+        for image in unjudged.of(sim.images(4)):
             judge(image.host, truth | _twins(truth), pinned, f"killed at {at}: {image.story}")
 
 
 def deleted_in_part(images: int = 6, start: int = 0) -> None:
     """Whoever deletes a session is killed at each effect of that; another process sweeps; then the power is cut."""
+    unjudged = Unseen()
     for at in count(start):
         sim, truth, pinned = scene()
         with opened(sim.host) as store, store.create(id="x") as session:
@@ -235,8 +230,9 @@ def deleted_in_part(images: int = 6, start: int = 0) -> None:
         except Killed:
             sim.heal()
         with opened(sim.process("p2")) as other:
-            for where, cut in _before_each_effect(sim, lambda: other.sweep(0)):
-                for image in cut.images(images if "/trash/" in where or where.endswith("/sessions") else 2):
+            for where, cut in cuts(sim, lambda: other.sweep(0)):
+                many = images if "/trash/" in where or where.endswith("/sessions") else 2
+                for image in unjudged.of(cut.images(many)):
                     judge(image.host, truth, pinned, f"killed at {at}, {where}: {image.story}")
 
 
@@ -321,6 +317,7 @@ def beside(act: Act, *, start: int = 0, stride: int = 1, warm: bool = False) -> 
 
     ``warm``: that process has published the dead objects itself, and remembers it.
     """
+    unjudged = Unseen()
     for at in count(start, stride):
         sim, truth, pinned = scene()
         other = opened(sim.process("p2"))
@@ -338,13 +335,14 @@ def beside(act: Act, *, start: int = 0, stride: int = 1, warm: bool = False) -> 
         known = truth | _twins(truth) | _told(other)
         judge(other.layout.host, known, pinned, f"beside step {at}")
         other.sweep(0)
-        for image in sim.images(3):
+        for image in unjudged.of(sim.images(3)):
             judge(image.host, known, pinned, f"beside step {at}: {image.story}")
     raise AssertionError
 
 
 def within(act: Act, *, start: int = 0, stride: int = 1) -> int:
     """Let another process sweep within each effect of what a process does; how many effects there were."""
+    unjudged = Unseen()
     for at in count(start, stride):
         sim, truth, pinned = scene()
         sweeper = opened(sim.process("p2"))
@@ -357,7 +355,7 @@ def within(act: Act, *, start: int = 0, stride: int = 1) -> int:
                 return at
             known = truth | _twins(truth) | _told(store)
         judge(sim.host, known, pinned, f"within effect {at}")
-        for image in sim.images(3):
+        for image in unjudged.of(sim.images(3)):
             judge(image.host, known, pinned, f"within effect {at}: {image.story}")
     raise AssertionError
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Event
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from agentsession_cas import Store, entry
 from agentsession_cas.core.packformat import Grade, Space
-from agentsession_cas.effects.host import Fs, Host, OpenFile
+from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.pace import Rest
 from agentsession_cas.errors import AgentSessionError, ReadOnly, StoreLocked
 from agentsession_cas.maintenance import repack as repacking
@@ -26,6 +25,7 @@ from agentsession_cas.maintenance.repack import Facts, geometric, tidy
 from agentsession_cas.objects import training
 from agentsession_cas.sessions import writer as writing
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.crashes import Unseen, cuts, deaf
 from tools.corpus import fill, scripts
 
 Lines = dict[str, list[bytes]]
@@ -622,15 +622,6 @@ def whole(host: Host, lines: Lines) -> bool:
             return False
 
 
-def cuts(sim: Sim, act: Callable[[], object]) -> Iterator[Sim]:
-    copies: list[Sim] = []
-    sim.watch(lambda _kind, _path: copies.append(sim.clone()))
-    act()
-    sim.watch(None)
-    yield from copies
-    yield sim
-
-
 def both(host: Host) -> None:
     with opened(host) as store:
         store.repack()
@@ -641,54 +632,31 @@ def both(host: Host) -> None:
 @pytest.mark.usefixtures("eager")
 def test_power_cut_at_every_effect() -> None:
     sim, lines = machine()
-    seen = 0
-    for cut in cuts(sim, lambda: both(sim.host)):
-        for image in cut.images(6, tear=True):
+    seen, unjudged, unfinished = 0, Unseen(), Unseen()
+    for _, cut in cuts(sim, lambda: both(sim.host)):
+        images = list(cut.images(6, tear=True))
+        seen += len(images)
+        last = list(unfinished.of(images[-1:]))
+        for image in unjudged.of(images):
             assert whole(image.host, lines)
-            seen += 1
-        both(image.host)
-        with opened(image.host) as store:
-            assert lines_of(store) == lines
-            assert set(grades(store)) == {Grade.ARCHIVE}
-            assert {each.severity for each in store.fsck().findings} <= {"note"}
+        for image in last:
+            both(image.host)
+            with opened(image.host) as store:
+                assert lines_of(store) == lines
+                assert set(grades(store)) == {Grade.ARCHIVE}
+                assert {each.severity for each in store.fsck().findings} <= {"note"}
     assert seen > 100
-
-
-class NoSyncOf:
-    """A file system that syncs nothing below a directory."""
-
-    def __init__(self, fs: Fs, below: str) -> None:
-        self._fs = fs
-        self._below = below
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._fs, name)
-
-    def create(self, path: str) -> OpenFile:
-        file = self._fs.create(path)
-        return cast(OpenFile, Unsynced(file)) if self._below == "tmp" and "/tmp/" in path else file
-
-    def sync_dir(self, path: str) -> None:
-        if not path.endswith(self._below):
-            self._fs.sync_dir(path)
-
-
-class Unsynced:
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def sync(self) -> None:
-        return
 
 
 @pytest.mark.heavy
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("below", ["objects/pack", "objects/dict", "objects", "tmp"])
-def test_a_sync_left_out_is_caught(below: str) -> None:
+@pytest.mark.parametrize(
+    "left_out",
+    [{"directories": "objects/pack"}, {"directories": "objects/dict"}, {"directories": "objects"}, {"files": "/tmp/"}],
+    ids=lambda left_out: "".join(left_out.values()),
+)
+def test_a_sync_left_out_is_caught(left_out: dict[str, str]) -> None:
     sim, lines = machine()
-    host = replace(sim.host, fs=cast(Fs, NoSyncOf(sim.host.fs, below)))
-    images = (image for cut in cuts(sim, lambda: both(host)) for image in cut.images(20, tear=True))
-    assert not all(whole(image.host, lines) for image in images)
+    host = replace(sim.host, fs=deaf(sim.host.fs, **left_out))
+    images = (image for _, cut in cuts(sim, lambda: both(host)) for image in cut.images(20, tear=True))
+    assert not all(whole(image.host, lines) for image in Unseen().of(images))

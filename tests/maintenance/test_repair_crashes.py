@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from agentsession_cas import Store, entry
 from agentsession_cas.core.framing import FRAMES_OFFSET
-from agentsession_cas.effects.host import Fs, Host, OpenFile
+from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.maintenance import repair_objects, repair_session
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.crashes import Unseen, cuts, deaf
 
 pytestmark = pytest.mark.heavy
 
@@ -87,15 +88,6 @@ def everywhere(host: Host) -> None:
 DAMAGE = (in_log, in_journal, in_first_block, in_header, in_pack, everywhere)
 
 
-def cuts(sim: Sim, act: Callable[[], object]) -> Iterator[Sim]:
-    copies: list[Sim] = []
-    sim.watch(lambda _kind, _path: copies.append(sim.clone()))
-    act()
-    sim.watch(None)
-    yield from copies
-    yield sim
-
-
 def repaired(host: Host) -> None:
     with opened(host) as store:
         store.repair()
@@ -116,9 +108,10 @@ def test_power_cut_at_every_effect(make: Hurt) -> None:
     sim, lines = machine()
     make(sim.host)
     stride = 5 if make is everywhere else 1
-    for at, cut in enumerate(list(cuts(sim, lambda: repaired(sim.host)))[::stride]):
-        for image in cut.images(1, tear=True, seed=at):
-            assert is_saved(image.host, lines)
+    left = list(cuts(sim, lambda: repaired(sim.host)))[::stride]
+    images = (image for at, (_, cut) in enumerate(left) for image in cut.images(1, tear=True, seed=at))
+    for image in Unseen().of(images):
+        assert is_saved(image.host, lines), image.story
 
 
 def needs_more(host: Host) -> bool:
@@ -161,57 +154,25 @@ def test_a_disk_that_fails_or_is_full(make: Hurt, code: int) -> None:
 # --- seeded mistakes -------------------------------------------------------------------------------------------------
 
 
-class Unsynced:
-    """A file that is never synced."""
-
-    def __init__(self, file: OpenFile) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._file, name)
-
-    def sync(self) -> None:
-        return
-
-
-class Deaf:
-    """A file system that leaves out syncs: of files whose path has ``files`` in it, of directories that end so."""
-
-    def __init__(self, fs: Fs, files: str, directories: str) -> None:
-        self._fs = fs
-        self._files = files
-        self._directories = directories
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._fs, name)
-
-    def create(self, path: str) -> OpenFile:
-        file = self._fs.create(path)
-        return cast(OpenFile, Unsynced(file)) if self._files and self._files in path else file
-
-    def sync_dir(self, path: str) -> None:
-        if not (self._directories and path.endswith(self._directories)):
-            self._fs.sync_dir(path)
-
-
 @pytest.mark.parametrize(
     ("make", "files", "directories"),
     [
-        (in_log, "journal.next-", ""),
-        (in_log, "/log-", ""),
-        (in_log, "", "sessions/log"),
-        (in_pack, "/tmp/", ""),
-        (in_pack, "", "objects/pack"),
-        (in_journal, "/tmp/", ""),
+        (in_log, "journal.next-", None),
+        (in_log, "/log-", None),
+        (in_log, None, "sessions/log"),
+        (in_pack, "/tmp/", None),
+        (in_pack, None, "objects/pack"),
+        (in_journal, "/tmp/", None),
     ],
 )
-def test_a_sync_left_out_is_caught(make: Hurt, files: str, directories: str) -> None:
+def test_a_sync_left_out_is_caught(make: Hurt, files: str | None, directories: str | None) -> None:
     sim, lines = machine()
     make(sim.host)
-    host = replace(sim.host, fs=cast(Fs, Deaf(sim.host.fs, files, directories)))
-    copies = list(cuts(sim, lambda: repaired(host)))
+    host = replace(sim.host, fs=deaf(sim.host.fs, files=files, directories=directories))
+    copies = [cut for _, cut in cuts(sim, lambda: repaired(host))]
     again = (image for image in copies[-1].images(40, tear=True) if needs_more(image.host))
-    unsaved = (image for cut in copies for image in cut.images(2, tear=True) if not is_saved(image.host, lines))
+    images = (image for cut in copies for image in cut.images(2, tear=True))
+    unsaved = (image for image in Unseen().of(images) if not is_saved(image.host, lines))
     assert next(again, None) or next(unsaved, None)
 
 
@@ -258,7 +219,7 @@ def test_a_seeded_mistake_is_caught(
     make(sim.host)
     with monkeypatch.context() as patch:
         mistake(patch)
-        images = [image for cut in list(cuts(sim, lambda: repaired(sim.host)))[::-2] for image in cut.images(1)]
-    assert needs_more(sim.host) or not all(is_saved(image.host, lines) for image in images)
+        images = [image for _, cut in list(cuts(sim, lambda: repaired(sim.host)))[::-2] for image in cut.images(1)]
+    assert needs_more(sim.host) or not all(is_saved(image.host, lines) for image in Unseen().of(images))
 
 

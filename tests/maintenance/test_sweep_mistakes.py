@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentsession_cas.errors import AgentSessionError
-from tests.helpers.engine_model import Violation
+from tests.helpers.crashes import Violation
 from tests.helpers.sweep_mistakes import MISTAKES
 
 pytestmark = pytest.mark.heavy
