@@ -9,7 +9,8 @@ its own so that its peak of memory is its own:
 * *list*: every session, and the newest twenty;
 * *fsck* without bodies and with them, *repack*, *repack --all*, and a *sweep* that marks all and finds a session gone.
 
-*Memory* is the peak above what the process had once everything was imported; microseconds are those on a core.
+*Memory* is the peak above what the process had once everything was imported; microseconds are those on a core. With
+``--keep DIR`` the store is ``DIR/store``: built unless it is there, and left there as the last stage leaves it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -198,6 +200,8 @@ def _fsck(root: Path, entries: int, *, fast: bool = False) -> dict[str, float]: 
 
 def _sweep(root: Path, entries: int) -> dict[str, float]:  # noqa: ARG001
     with Store.open(root) as store:
+        if not store.holds(_name(0)):  # deleted when the store was used before
+            _record(store, 0, Sessions().drafts(PER_SESSION))
         store.delete(_name(0))
         return {"objects swept": store.sweep(grace_s=0).objects}
 
@@ -263,22 +267,27 @@ def measure(used: Options) -> list[Comparison]:
 # --- telling ---------------------------------------------------------------------------------------------------------
 
 
+_DIRECTORY: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
 @click.command("scale")
 @click.option("--entries", default=1_000_000, type=click.IntRange(PER_SESSION), help="Entries in all (1,000,000).")
-@click.option("--dir", "directory", default=Path(), type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--dir", "directory", default=Path(), type=_DIRECTORY)
+@click.option("--keep", type=_DIRECTORY, help="Use DIR/store, and keep it.")
 @click.option("--quick", is_flag=True, help="A hundredth of it.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option("--stage", type=click.Choice(list(STAGES)), hidden=True)
-def main(entries: int, directory: Path, quick: bool, as_json: bool, stage: str | None) -> None:
-    """Build a large store and measure what is done with it; where to work is --dir (here)."""
+def main(entries: int, directory: Path, keep: Path | None, quick: bool, as_json: bool, stage: str | None) -> None:
+    """Build a large store and measure what is done with it; where to work is --dir (here), or --keep."""
     if stage is not None:
         (directory / "store").mkdir(exist_ok=True)
         json.dump(asdict(_run(stage, directory / "store", entries)), sys.stdout)
         return
     entries = min(entries, 10_000) if quick else entries
     done: list[Stage] = []
-    with workplace(directory) as place:
-        for name in STAGES:
+    with workplace(directory) if keep is None else nullcontext(keep) as place:
+        built = (place / "store").exists()
+        for name in [name for name in STAGES if name != "build" or not built]:
             done.append(_in_a_process(name, place, entries))
             if not as_json:
                 print(f"{name}: {done[-1].seconds:.1f} s", file=sys.stderr, flush=True)

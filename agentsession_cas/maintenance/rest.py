@@ -16,6 +16,7 @@ from typing import Final
 
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.slices import Slices
+from agentsession_cas.effects.together import AT_ONCE
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
@@ -34,7 +35,9 @@ _TOGETHER_MAX: Final = 16 << 20
 _ENTRIES_MAX: Final = 12_000
 """Entries of one pack: no more than a publisher remembers, so that settling need not read them again."""
 _SESSIONS_MAX: Final = 256
-"""Sessions looked at before others have their turn."""
+"""Sessions of one pack."""
+_TURN_MAX: Final = 4 * AT_ONCE
+"""Sessions settled before others have their turn."""
 
 
 def unsettled(layout: Layout, rested_s: float) -> list[str]:
@@ -79,7 +82,7 @@ def settle_all(
 ) -> Slices[int]:
     """Settle sessions; returns how many were. Yields how many were looked at.
 
-    ``switch`` holds the store lock shared; at ``give_way``, called between lots, others may sweep and repack. Raises
+    ``switch`` holds the store lock shared; at ``give_way``, called now and then, others may sweep and repack. Raises
     StoreLocked when the lock cannot be had, DiskError and its like.
     """
     done = 0
@@ -98,9 +101,11 @@ def settle_all(
         if together:
             with switch():
                 publish_records(objects, together, packed=True)
-        done += sum(layout.host.together([partial(_settle, layout, objects, switch, each) for each in lot]))
-        yield len(lot)
-        give_way()
+        for at in range(0, len(lot), _TURN_MAX):
+            works = [partial(_settle, layout, objects, switch, each) for each in lot[at : at + _TURN_MAX]]
+            done += sum(layout.host.together(works))
+            yield len(works)
+            give_way()
     return done
 
 

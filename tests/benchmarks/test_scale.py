@@ -23,3 +23,10 @@ def test_scale(tmp_path: Path) -> None:
     assert all(stage["disk"] > 0 for stage in document["stages"])
     assert found["repack --all"]["figures"]["packs after"] == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_kept_is_used_again(tmp_path: Path) -> None:
+    for left_out in ([], ["build"]):
+        document = json.loads(run("benchmarks.scale", "--entries", "400", "--json", "--keep", str(tmp_path)))
+        assert [stage["name"] for stage in document["stages"]] == [name for name in STAGES if name not in left_out]
+        assert [path.name for path in tmp_path.iterdir()] == ["store"]

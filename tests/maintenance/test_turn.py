@@ -59,7 +59,7 @@ def until(seen: Callable[[], bool]) -> None:
 
 
 def test_a_sweep_goes_first_between_lots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "_SESSIONS_MAX", 2)
+    monkeypatch.setattr(rest, "_TURN_MAX", 2)
     with Store.open(tmp_path / "store", create=True, background=False) as store:
         filled(store)
         lines = lines_of(store)
@@ -156,7 +156,8 @@ OTHERS: dict[str, Callable[[Store], object]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_others_do_when_they_are_let_go_first(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "_SESSIONS_MAX", 3)
+    monkeypatch.setattr(rest, "_SESSIONS_MAX", 4)
+    monkeypatch.setattr(rest, "_TURN_MAX", 3)
     sim = Sim()
     with Store.open("/store", create=True, host=sim.host, background=False) as store:
         filled(store)
@@ -207,7 +208,7 @@ def test_who_wants_the_store_alone_gets_it_among_those_who_share_it(
             while not stop.is_set():
                 with layout.shared():
                     baton[1 - number].set()
-                    baton[number].wait(0.1)  # until the other shares it too
+                    baton[number].wait(0.1 if polite else None)  # until the other shares it too, unless he is polite
                     baton[number].clear()
 
         def alone() -> bool:
@@ -218,6 +219,8 @@ def test_who_wants_the_store_alone_gets_it_among_those_who_share_it(
             with aside(alone) as came:
                 pass
             stop.set()
+            for each in baton:
+                each.set()
         assert (came == [True]) is polite
 
 
