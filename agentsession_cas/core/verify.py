@@ -194,7 +194,9 @@ def _check_response(source: EntrySource, walk: RequestWalk, position: int, repor
 
 
 def _report_unresolved(unresolved: Unresolved, source: EntrySource, position: int, report: _Report) -> None:
-    entry = source.entry_id(position) if unresolved else ""
+    if unresolved is Unresolved.NONE:  # nearly always: a look into a set of flags costs more than all else here
+        return
+    entry = source.entry_id(position)
     if Unresolved.OF in unresolved:
         report.add("unresolved_of", "warning", "a keep whose of names no omitted list of its path", entry=entry)
     if Unresolved.PART in unresolved:
