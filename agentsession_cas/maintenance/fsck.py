@@ -46,8 +46,9 @@ def fsck(
     """Check the whole store (codes in :mod:`~agentsession_cas.maintenance.findings`).
 
     ``fast`` skips bodies: files, rows, envelopes and the presence of bodies are checked; of objects only envelopes are
-    read, and nothing is said of records, requests, links, blobs and dangling objects. Once the sessions have taken
-    ``patience_s`` seconds, the other cores help; what is found, and its order, is the same with them and without.
+    read, and nothing is said of records, requests, links, blobs and dangling objects. The other cores help with a large
+    pack and a long session, and once the sessions have taken ``patience_s`` seconds; what is found, and its order, is
+    the same with them and without.
     """
     check = _Check(layout, objects, fast, progress or _silent)
     check.settings()

@@ -2,8 +2,10 @@
 
 Owns who looks at which session. A worker's look counts when it has no error in it; what may be damaged is looked at
 again here, where all that the check knows is at hand: so the findings are those of a check that nobody helped. A worker
-that fails costs its one session, which is looked at here too. Nobody is asked before the check has taken a while: most
-stores are checked in less than an interpreter takes to start. Must not: judge, or order what was found.
+that fails costs its one session, which is looked at here too. A long session that is looked at here is shared in
+ranges of its rows (``fsck_ranges``), which come first. Nobody is asked before the check has taken a while, or meets a
+long session: most stores are checked in less than an interpreter takes to start. Must not: judge, or order what was
+found.
 """
 
 from __future__ import annotations
