@@ -24,7 +24,9 @@ from agentsession_cas.core.rows import BLOCK_SIZE, NO_DIGEST, ROW_SIZE, Newest, 
 from agentsession_cas.errors import Corrupt, LimitExceeded
 
 __all__ = [
+    "BEGIN",
     "FRAMES_OFFSET",
+    "FRAME_HEAD",
     "FRAME_MAX",
     "HEAD_SIZE",
     "SALT_END",
@@ -50,6 +52,7 @@ __all__ = [
     "record_packer",
     "salt_of",
     "scan_journal",
+    "told_scan",
 ]
 
 FRAMES_OFFSET: Final = 2 * BLOCK_SIZE
@@ -67,11 +70,16 @@ SALT_END: Final = len(_MAGIC) + len(NO_SALT)
 _GENERATION: Final = struct.Struct("<8s8s16sIQIIII32sI")
 _FRAME: Final = struct.Struct("<8sQQQQI")
 _CRC: Final = struct.Struct("<I")
-_FRAME_HEAD: Final = _FRAME.size + _CRC.size
 _HEAD: Final = struct.Struct("<8s8sQI32s")
+_TOLD: Final = struct.Struct("<QQ")
 _ZEROS: Final = memoryview(bytes(ZEROS_MAX))
 _HEAD_MAGIC: Final = b"ashead01"
-HEAD_SIZE: Final = _HEAD.size + _CRC.size
+_HEAD_LEAST: Final = _HEAD.size + _CRC.size
+HEAD_SIZE: Final = _HEAD_LEAST + _TOLD.size + _CRC.size
+BEGIN: Final = FRAMES_OFFSET + 2 * BLOCK_SIZE
+"""The two first blocks of a journal, and so much more that a short one ends in it."""
+FRAME_HEAD: Final = _FRAME.size + _CRC.size
+"""Bytes of a frame before its payload."""
 
 
 Buffer = bytes | memoryview
@@ -134,12 +142,18 @@ class Scan(NamedTuple):
 
 
 class HeadHint(NamedTuple):
-    """HEAD: the generation it speaks of, the rows it saw committed, and the head then (reference, raw digest)."""
+    """HEAD: the generation it speaks of, the rows it saw committed, and the head then (reference, raw digest).
+
+    ``last`` and ``end`` are the offsets of the last frame of these rows and behind it, the same where there is no
+    frame: told where these are all, and the frames' rows only count (``rows.is_told_by_count``); else both are 0.
+    """
 
     salt: bytes
     committed: int
     head: int
     entry: bytes
+    last: int = 0
+    end: int = 0
 
 
 def align(offset: int) -> int:
@@ -255,14 +269,14 @@ class Framer:
             size = len(payload)
             if size > FRAME_MAX:
                 raise _too_long(size)
-            end = _FRAME_HEAD + size
+            end = FRAME_HEAD + size
             self._reserve(end + ZEROS_MAX)
             view = self._buffer[:end]
-            view[_FRAME_HEAD:] = payload
+            view[FRAME_HEAD:] = payload
         if end > _KEPT_MAX:
             self._packer = msgpack.Packer(use_bin_type=True, autoreset=False)
         _FRAME.pack_into(view, 0, salt, offset, sequence, committed, size, count)
-        crc = zlib.crc32(view[_FRAME_HEAD:], zlib.crc32(view[: _FRAME.size]))
+        crc = zlib.crc32(view[FRAME_HEAD:], zlib.crc32(view[: _FRAME.size]))
         _CRC.pack_into(view, _FRAME.size, crc)
         return view
 
@@ -295,7 +309,7 @@ def _next_frame(data: memoryview, end: int, salt: bytes, sequence: int, begin: i
 def frame_at(data: memoryview, offset: int, salt: bytes, begin: int = 0) -> tuple[Frame, int] | None:
     """The whole frame at ``offset`` and the committed count it names, or None; ``data`` is what lies from ``begin``."""
     start = offset - begin
-    body = start + _FRAME_HEAD
+    body = start + FRAME_HEAD
     if body > len(data):
         return None
     own, at, sequence, committed, size, count = _FRAME.unpack_from(data, start)
@@ -372,18 +386,46 @@ def frames_behind(data: bytes, end: int, salt: bytes, sequence: int) -> list[Fra
     return frames
 
 
+def told_scan(first: bytes, frame: bytes, rest: bytes, hint: HeadHint) -> Scan | None:
+    """What :func:`scan_journal` says of a journal whose end HEAD tells, without a look at what its frames hold.
+
+    ``first`` is the two first blocks, ``frame`` the ``FRAME_HEAD`` bytes at ``hint.last``, ``rest`` the
+    ``behind(hint.end)`` bytes at ``hint.end``. None where they do not bear HEAD out; Corrupt as that raises it.
+    """
+    generation, tail = _generation_of(memoryview(first))
+    if generation.salt != hint.salt or rest != bytes(len(rest)):
+        return None
+    if hint.last == hint.end:
+        borne_out = hint.end == FRAMES_OFFSET and hint.committed == generation.base
+    elif len(frame) < FRAME_HEAD:
+        return None
+    else:
+        own, at, sequence, _, size, count = _FRAME.unpack_from(frame)
+        there = (at, sequence + count, at + FRAME_HEAD + size)
+        borne_out = own == hint.salt and there == (hint.last, hint.committed, hint.end)
+    return Scan(generation, tail, [], hint.end, hint.committed, 0, zero=True) if borne_out else None
+
+
 def encode_head(hint: HeadHint) -> bytes:
     """The bytes of HEAD."""
-    body = _HEAD.pack(_HEAD_MAGIC, *hint)
-    return body + _CRC.pack(zlib.crc32(body))
+    salt, committed, head, entry, last, end = hint
+    body = _HEAD.pack(_HEAD_MAGIC, salt, committed, head, entry)
+    crc, told = zlib.crc32(body), _TOLD.pack(last, end)
+    return b"".join((body, _CRC.pack(crc), told, _CRC.pack(zlib.crc32(told, crc))))
 
 
 def decode_head(data: bytes | None) -> HeadHint | None:
-    """HEAD as values, or None when it is absent, torn, or no HEAD: a hint is never an error."""
-    if data is None or len(data) < HEAD_SIZE:
+    """HEAD as values, or None when it is absent, torn, or no HEAD: a hint is never an error.
+
+    One may end before what tells where the journal ends, or have something else there.
+    """
+    if data is None or len(data) < _HEAD_LEAST:
         return None
     magic, *values = _HEAD.unpack_from(data, 0)
-    crc = int.from_bytes(data[_HEAD.size : HEAD_SIZE], "little")
-    if magic != _HEAD_MAGIC or crc != zlib.crc32(data[: _HEAD.size]):
+    crc = zlib.crc32(data[: _HEAD.size])
+    if magic != _HEAD_MAGIC or crc != int.from_bytes(data[_HEAD.size : _HEAD_LEAST], "little"):
         return None
-    return HeadHint._make(values)
+    told = data[_HEAD_LEAST : HEAD_SIZE]
+    if len(told) == _TOLD.size + 4 and zlib.crc32(told[:-4], crc) == int.from_bytes(told[-4:], "little"):
+        values += _TOLD.unpack_from(told)
+    return HeadHint(*values)

@@ -21,11 +21,12 @@ from agentsession_cas.core.framing import (
     Generation,
     HeadHint,
     Record,
+    Scan,
     align,
     decode_head,
     encode_head,
 )
-from agentsession_cas.core.rows import BLOCK_SIZE
+from agentsession_cas.core.rows import BLOCK_SIZE, Newest
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import DiskError, DiskFull, NotRegular, WriterPoisoned
 from agentsession_cas.sessions.staged import STEP_MIN, Staged
@@ -84,8 +85,9 @@ def clear_leftovers(fs: Fs, directory: str, log: int) -> None:
 class Journal:
     """One open generation. Not thread-safe for appends: the writer's mutex guards all but :meth:`sync`."""
 
-    def __init__(self, fs: Fs, directory: str, generation: Generation, file: OpenFile, end: int, sequence: int) -> None:
-        """Go on in ``file`` behind ``end``; everything before it is committed."""
+    def __init__(self, fs: Fs, directory: str, scan: Scan, file: OpenFile) -> None:
+        """Go on in ``file``, of which ``scan`` is; everything in it is committed."""
+        end, sequence = scan.end, scan.sequence
         self._fs = fs
         self._directory = directory
         self._file = file
@@ -96,8 +98,9 @@ class Journal:
         self._poison: str = ""
         self._junk = 0
         """Up to here lie bytes of a refused frame: the next append clears them, lest they pass for a torn tail."""
-        self.generation = generation
+        self.generation = scan.generation
         self.end = end
+        self._last = scan.frames[-1].offset if scan.frames else end
         self._framed = end - FRAMES_OFFSET
         self._sealed = end
         self.sequence = sequence
@@ -156,7 +159,7 @@ class Journal:
             self._size, self._step = size, min(self._step * 2, STEP_MAX)
         self._junk = 0
         self._framed += end - start
-        self.end, self.sequence = end, self.sequence + count
+        self._last, self.end, self.sequence = start, end, self.sequence + count
 
     def seal(self) -> int:
         """Note the rows a sync that begins now will cover; what is appended from here on starts in the next block."""
@@ -177,9 +180,12 @@ class Journal:
         """Count ``sequence`` rows as committed."""
         self.committed = max(self.committed, sequence)
 
-    def witness(self, head: int, entry: bytes) -> None:
-        """Overwrite HEAD: a hint, never synced, whose failure fails nothing."""
-        data = encode_head(_make(HeadHint, (self.generation.salt, self.committed, head, entry)))
+    def witness(self, head: int, entry: bytes, newest: Newest) -> None:
+        """Overwrite HEAD: a hint, never synced, whose failure fails nothing. ``newest`` is that of all rows."""
+        told, generation, committed = (0, 0), self.generation, self.committed
+        if committed == self.sequence and newest[:3] == generation.newest[:3]:
+            told = (self._last, self.end)
+        data = encode_head(_make(HeadHint, (generation.salt, committed, head, entry, *told)))
         try:
             (self._hint or self._open_head()).pwrite(data, 0)
         except DiskError:
@@ -220,6 +226,7 @@ class Journal:
         file.path = name
         self._size, self._step = size, STEP_MIN
         self.generation, self.end, self._sealed = staged.generation, staged.end, staged.end
+        self._last = staged.last
         self._framed = staged.end - FRAMES_OFFSET
         self.sequence = self.committed = staged.sequence
         return before

@@ -1,9 +1,10 @@
 """What a listing says of a session without reading its entries: header, name, head, counts (store.md A2).
 
 A session at rest is *glanced* at: where HEAD attests what its journal says, the two of them tell the head and the
-counts, and of the log, however long, only a row is read that names the session, continues it, or is no entry. Whatever
-else is found, and whatever looks wrong, is for the reading of the session to tell, which looks twice before it calls
-anything damage. Writes nothing.
+counts, and of the log, however long, only a row is read that names the session, continues it, or is no entry. Where
+HEAD tells how the journal ends, and it ends so, its frames are not read either, however many. Whatever else is found,
+and whatever looks wrong, is for the reading of the session to tell, which looks twice before it calls anything damage.
+Writes nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import Any, NamedTuple
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.framing import (
-    HEAD_SIZE,
+    BEGIN,
+    FRAME_HEAD,
     Generation,
     HeadHint,
     Record,
     Scan,
+    behind,
     decode_head,
     decode_records,
     record_codes,
     scan_journal,
+    told_scan,
 )
 from agentsession_cas.core.given import AnyPath, as_object, as_path
 from agentsession_cas.core.header import Header
@@ -41,7 +45,7 @@ from agentsession_cas.core.rows import (
 )
 from agentsession_cas.core.timestamps import canonical_ts, ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Fs
-from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, NoObject, NotRegular
+from agentsession_cas.errors import AgentSessionError, Corrupt, Damaged, NoFile, NoObject, NotRegular
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.headerfile import HEADER_NAME, decode_header
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME, log_name
@@ -134,10 +138,11 @@ class Filter:
 
 
 class _Files(NamedTuple):
-    """A session's small files as read; ``header_size`` is the bytes of the header's."""
+    """A session's small files as read; the sizes are the bytes of header and HEAD. ``journal`` is b"" where its frames
+    need no look."""
 
     header: Header
-    header_size: int
+    size: int
     hint: HeadHint
     scan: Scan
     journal: bytes
@@ -158,44 +163,80 @@ def _small_files(fs: Fs, directory: str) -> _Files | None:
     """Files that agree, read in the order in which none is older than what tells of it; None when they do not."""
     witness = fs.read(f"{directory}/{HEAD_NAME}")
     hint = decode_head(witness)
-    if witness is None or len(witness) != HEAD_SIZE or hint is None:
+    if witness is None or hint is None:
         return None
-    journal = fs.read(f"{directory}/{JOURNAL_NAME}")
-    if journal is None:
-        return None
-    scan = scan_journal(journal)
-    if decide(scan, hint, directory) is not Verdict.CLEAN:
-        return None
+    journal, scan = b"", _told_by_head(fs, directory, hint) if hint.end else None
+    if scan is None:
+        journal = fs.read(f"{directory}/{JOURNAL_NAME}") or b""
+        scan = scan_journal(journal)
+        if decide(scan, hint, directory) is not Verdict.CLEAN:
+            return None
     header = fs.read(f"{directory}/{HEADER_NAME}")
-    return _Files(decode_header(header), len(header), hint, scan, journal) if header is not None else None
+    if header is None:
+        return None
+    return _Files(decode_header(header), len(header) + len(witness), hint, scan, journal)
+
+
+def _told_by_head(fs: Fs, directory: str, hint: HeadHint) -> Scan | None:
+    """The journal's end as HEAD tells it, where the journal begins and ends so."""
+    try:
+        file = fs.open(f"{directory}/{JOURNAL_NAME}")
+    except NoFile:
+        return None
+    with closing(file):
+        last, end, more = hint.last, hint.end, behind(hint.end)
+        first = file.pread(BEGIN, 0)
+        if end + more <= len(first):
+            return told_scan(first, first[last:end], first[end : end + more], hint)
+        return told_scan(first, file.pread(FRAME_HEAD, last), file.pread(more, end), hint)
 
 
 def _told(fs: Fs, objects: ObjectDatabase, directory: str, files: _Files) -> Summary | None:
     """What files that agree say; None when the log is not there as it should be."""
-    header, header_size, hint, scan, data = files
+    header, small, hint, scan, data = files
     generation = scan.generation
     size, journal = _log_size(fs, directory, generation), fs.stat(f"{directory}/{JOURNAL_NAME}")
-    if size is None or journal is None:
+    if size is None or journal is None or (not data and journal.size < scan.end):
         return None
     records = _records(scan, data)
-    counted = scan.sequence - generation.base - len(records)
     newest = _newest(generation, records)
+    if records or any(newest[:3]):
+        told = _read_rows(fs, objects, directory, files, newest, records)
+    else:
+        told = _Told(scan.sequence)
+    return Summary(
+        header,
+        told.name,
+        _head(header, hint),
+        told.entries,
+        told.successor,
+        size + small + journal.size,
+        ts_from_ns(journal.mtime_ns),
+        told.mark,
+    )
+
+
+class _Told(NamedTuple):
+    """What rows tell; all but the count as it is where rows only count."""
+
+    entries: int
+    name: str = ""
+    successor: str = ""
+    mark: str = "record"
+
+
+def _read_rows(
+    fs: Fs, objects: ObjectDatabase, directory: str, files: _Files, newest: Newest, records: list[Record]
+) -> _Told:
+    header, _, _, scan, _ = files
+    counted = scan.sequence - scan.generation.base - len(records)
     with closing(_table(fs, directory, scan, newest)) as table:
         table.extend(records)
         name = successor = ""
         if newest.named or newest.continued:
             source = RowSource(table, objects, header.base, None)
             name, successor = _text(source, newest.named, "name"), _text(source, newest.continued, "session")
-        return Summary(
-            header,
-            name,
-            _head(header, hint),
-            table.entries + counted,
-            successor,
-            size + header_size + HEAD_SIZE + journal.size,
-            ts_from_ns(journal.mtime_ns),
-            _mark(table),
-        )
+        return _Told(table.entries + counted, name, successor, _mark(table))
 
 
 def _table(fs: Fs, directory: str, scan: Scan, newest: Newest) -> RowTable:

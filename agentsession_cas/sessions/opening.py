@@ -200,7 +200,7 @@ def _writer(
         undo.callback(source.close)
         file = fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
         undo.callback(file.close)
-        journal = Journal(fs, directory, scan.generation, file, scan.end, scan.sequence)
+        journal = Journal(fs, directory, scan, file)
         writer = kind(services, directory, header, journal, source, [len(group) for group in state.groups], lock)
         undo.pop_all()
     return writer

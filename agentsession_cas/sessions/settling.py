@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from agentsession_cas.core.framing import FRAMES_OFFSET, Generation, Record, encode_head, encode_settled
+from agentsession_cas.core.framing import FRAMES_OFFSET, Generation, HeadHint, Record, encode_head, encode_settled
 from agentsession_cas.core.rows import Newest
 from agentsession_cas.effects.durable import write_new
 from agentsession_cas.effects.host import Fs, Host
@@ -59,7 +59,7 @@ def settle(host: Host, objects: ObjectDatabase, directory: str) -> bool:
         state.table.close()
     _name(fs, directory, generation)
     with suppress(DiskError):  # a hint: without it, who opens the session copies the generation
-        _write_head(fs, directory, encode_head(state.hint._replace(salt=generation.salt, committed=count)))
+        _write_head(fs, directory, encode_head(HeadHint(generation.salt, count, *state.hint[2:4])))
     if generation.log != old.log:
         for name in (log_name(old.log), packed_name(old.log)):
             with suppress(DiskError):

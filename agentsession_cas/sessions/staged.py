@@ -49,8 +49,8 @@ def generation_bytes(generation: Generation, tail: bytes, groups: Sequence[Seque
 
 
 class Staged:
-    """A generation to come. ``end`` is the offset behind its last frame, ``sequence`` the rows up to there,
-    ``groups`` the frames so far.
+    """A generation to come. ``last`` is the offset of its last frame, ``end`` that behind it (the same while there is
+    none), ``sequence`` the rows up to there, ``groups`` the frames so far.
 
     A context: left before it was taken, it is discarded. Its methods raise DiskError and its like.
     """
@@ -63,7 +63,7 @@ class Staged:
         self._unwritten = [encode_generation(generation, tail)]
         self._written = 0
         self.generation = generation
-        self.end = FRAMES_OFFSET
+        self.last = self.end = FRAMES_OFFSET
         self.sequence = generation.base
         self.groups = 0
 
@@ -73,6 +73,7 @@ class Staged:
             salt, sequence = self.generation.salt, self.sequence
             frame = encode_frame(salt, self.end, sequence, sequence, len(group), self._pack(group))
             self._unwritten.append(frame)
+            self.last = self.end
             self.end += len(frame)
             self.sequence += len(group)
             self.groups += 1

@@ -270,12 +270,13 @@ class Writer:
             with mutex:
                 journal.settle(covered)
                 tip = self._tip
-                journal.witness(tip.head, tip.head_digest)
+                journal.witness(tip.head, tip.head_digest, tip.newest)
 
     def witness(self) -> None:
         """Write HEAD for what is committed; a hint, whose failure fails nothing."""
         with self._mutex:
-            self._journal.witness(self._tip.head, self._tip.head_digest)
+            tip = self._tip
+            self._journal.witness(tip.head, tip.head_digest, tip.newest)
 
     # --- checkpoint ---
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentsession_cas.core import framing
 from agentsession_cas.core.framing import (
+    FRAME_HEAD,
     FRAMES_OFFSET,
     HEAD_SIZE,
     ZEROS_MAX,
@@ -21,6 +22,7 @@ from agentsession_cas.core.framing import (
     Record,
     Scan,
     align,
+    behind,
     decode_head,
     decode_records,
     encode_frame,
@@ -30,6 +32,7 @@ from agentsession_cas.core.framing import (
     record_codes,
     record_packer,
     scan_journal,
+    told_scan,
 )
 from agentsession_cas.core.rows import BLOCK_SIZE, ROW_SIZE, Newest, decode_row, whole_rows
 from agentsession_cas.errors import Corrupt, LimitExceeded
@@ -53,7 +56,7 @@ generations = st.builds(
 records = st.builds(
     Record, st.binary(min_size=124, max_size=124), st.binary(max_size=200), st.binary(max_size=9000)
 )
-hints = st.builds(HeadHint, salts, longs, words, digests)
+hints = st.builds(HeadHint, salts, longs, words, digests, longs, longs)
 
 
 def tail_of(base: int) -> bytes:
@@ -290,10 +293,42 @@ def test_any_bytes_are_a_hint_or_none(data: bytes | None) -> None:
 
 @given(hints, st.integers(0, HEAD_SIZE - 1), st.integers(1, 255))
 def test_a_torn_or_flipped_head_is_none(hint: HeadHint, at: int, mask: int) -> None:
+    """Where only what it tells of the journal's end is spoilt, or absent as in those of old, the rest stands."""
     data = bytearray(encode_head(hint))
-    assert decode_head(bytes(data[:at])) is None
+    left = None if at < 64 else hint._replace(last=0, end=0)
+    assert decode_head(bytes(data[:at])) == left
     data[at] ^= mask
-    assert decode_head(bytes(data)) is None
+    assert decode_head(bytes(data)) == left
+
+
+def told(data: bytes, hint: HeadHint) -> Scan | None:
+    """What HEAD tells of a journal, of which no more is read than that takes."""
+    frame, rest = data[hint.last : hint.last + FRAME_HEAD], data[hint.end : hint.end + behind(hint.end)]
+    return told_scan(data[:FRAMES_OFFSET], frame, rest, hint)
+
+
+@given(st.lists(st.integers(1, 40), max_size=4), st.integers(0, 70), st.booleans(), st.integers(1, 40))
+def test_an_end_that_head_tells_is_that_of_the_scan(groups: list[int], base: int, aligned: bool, more: int) -> None:
+    data = journal(groups, base=base, aligned=aligned) + bytes(9000)
+    scan = scan_journal(data)
+    last = scan.frames[-1].offset if scan.frames else scan.end
+    hint = HeadHint(SALT, scan.sequence, 0, bytes(32), last, scan.end)
+    assert told(data, hint) == scan._replace(frames=[])
+    others = [hint._replace(salt=OTHER), hint._replace(committed=scan.sequence + 1), hint._replace(last=last + 1)]
+    assert not any(told(data, other) for other in others)
+    longer = journal([*groups, more], base=base, aligned=aligned)
+    assert told(longer + bytes(9000), hint) is None
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.data())
+def test_a_flip_in_what_bears_head_out_is_noticed(groups: list[int], data: st.DataObject) -> None:
+    whole = bytearray(journal(groups) + bytes(9000))
+    scan = scan_journal(bytes(whole))
+    last = scan.frames[-1].offset
+    looked_at = [*range(100), *range(last, last + 24), *range(last + 32, last + 44), *range(scan.end, scan.end + 60)]
+    whole[data.draw(st.sampled_from(looked_at))] ^= data.draw(st.integers(1, 255))
+    with suppress(Corrupt):
+        assert told(bytes(whole), HeadHint(SALT, scan.sequence, 0, bytes(32), last, scan.end)) is None
 
 
 # --- one buffer for many frames ---------------------------------------------------------------------------------------

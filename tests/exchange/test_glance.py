@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas import Store, entry
+from agentsession_cas.core.framing import decode_head
 from agentsession_cas.errors import AgentSessionError, Damaged
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
 from agentsession_cas.sessions.listing import Summary, glance, summarise
@@ -139,6 +140,50 @@ def test_a_session_at_rest_is_told_without_its_log(settled: Store) -> None:
     assert type(heard["s"]) is Damaged
 
 
+@pytest.fixture(params=[0, 33])
+def appended(tmp_path: Path, request: pytest.FixtureRequest) -> Store:
+    """One session as appending left it, some of it behind a checkpoint or all."""
+    store = Store.open(tmp_path / "st", create=True)
+    with store.create(id="s") as session:
+        session.append_batch([entry.user(f"{at}") for at in range(request.param)])
+        session.checkpoint()
+        for at in range(40):
+            session.append(entry.user(f"{at}" * 99), durable=at % 9 == 0)
+    return store
+
+
+def test_a_long_journal_is_told_without_its_frames(appended: Store) -> None:
+    """They are not looked at where HEAD tells how they end; where a frame follows, all of them are."""
+    expected = read_whole(appended, "s")
+    assert isinstance(expected, Summary)
+    path = Path(appended.layout.session_dir("s")) / JOURNAL_NAME
+    data = path.read_bytes()
+    hint = decode_head((path.parent / HEAD_NAME).read_bytes())
+    assert hint is not None
+    spoilt = bytearray(data)
+    spoilt[2 * 4096 : hint.last] = bytes(hint.last - 2 * 4096)
+    path.write_bytes(spoilt)
+    found = glanced(appended, "s")
+    assert found is not None
+    assert said(found) == said(expected)
+    spoilt[hint.end + 1 : hint.end + 9] = hint.salt
+    path.write_bytes(spoilt)
+    assert glanced(appended, "s") is None
+    path.write_bytes(data[: hint.end - 1])
+    assert glanced(appended, "s") is None
+
+
+def test_a_head_of_an_earlier_release_is_a_witness_too(appended: Store) -> None:
+    """It ends before what tells of the journal's end."""
+    expected = glanced(appended, "s")
+    assert isinstance(expected, Summary)
+    path = Path(appended.layout.session_dir("s")) / HEAD_NAME
+    path.write_bytes(path.read_bytes()[:64])
+    found = glanced(appended, "s")
+    assert found is not None
+    assert said(found) == said(expected)
+
+
 def without(store: Store) -> None:
     (Path(store.layout.session_dir("s")) / HEAD_NAME).unlink()
 
@@ -146,7 +191,7 @@ def without(store: Store) -> None:
 def other(store: Store) -> None:
     path = Path(store.layout.session_dir("s")) / HEAD_NAME
     data = bytearray(path.read_bytes())
-    data[-10] ^= 1
+    data[10] ^= 1
     path.write_bytes(data)
 
 
