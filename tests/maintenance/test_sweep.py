@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 
 import pytest
 
 from agentsession_cas import RefTarget, Store, entry
+from agentsession_cas.core.marks import mark_of_key
 from agentsession_cas.core.packformat import Grade, Space
+from agentsession_cas.core.packindex import key_of
 from agentsession_cas.errors import Corrupt, Damaged, NoBlob, NoObject, ReadOnly, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance import sweep as sweeping
+from agentsession_cas.maintenance import sweep_plan
 from agentsession_cas.maintenance.sweep_roots import Needs, Roots
 from agentsession_cas.sessions.reflog import SEGMENT_SIZE
 from agentsession_cas.testing.simfs import Sim
@@ -386,6 +390,27 @@ def test_a_read_only_store_is_not_swept(store: Store) -> None:
             other.sweep()
         with pytest.raises(ReadOnly):
             other.gc()
+
+
+@pytest.mark.parametrize("looked_for", [0, 1 << 40])
+def test_what_is_spared_is_what_the_marks_say(
+    store: Store, monkeypatch: pytest.MonkeyPatch, looked_for: int
+) -> None:
+    """However it is looked for: by the marks, or by the objects."""
+    monkeypatch.setattr(sweep_plan, "_LOOKED_FOR", looked_for)
+    chance = Random(7)
+    strange = {mark_of_key(space, chance.getrandbits(48)) for space in Space for _ in range(50)}
+    for pack in store.objects.packs():
+        objects = [(place.space, place.digest) for place in store.objects.iterate() if place.path == pack.path]
+        marks = [mark_of_key(space, key_of(digest)) for space, digest in objects]
+        for count in (0, 1, 7, len(marks)):
+            dead = bytearray(chance.choice((0, 1)) for _ in marks)
+            some = set(chance.sample(marks, count))
+            wrong = {mark ^ 1 for mark in some} - set(marks)  # of another space
+            found = sweep_plan.DeadInPack(pack, bytearray(dead), sweep_plan.DeadFile(0, 0))
+            wanted = bytearray(was and mark not in some for was, mark in zip(dead, marks, strict=True))
+            assert found.spare(some | strange | wrong) is (wanted != dead)
+            assert found.dead == wanted
 
 
 # --- trash, tmp, ref logs --------------------------------------------------------------------------------------------
