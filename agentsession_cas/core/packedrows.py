@@ -39,6 +39,7 @@ from agentsession_cas.core.rows import (
     row_of_ref,
     unsealed_row,
 )
+from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.core.zframes import SMALL, claimed_size, compress, expand_sized
 from agentsession_cas.errors import BadTimestamp, Corrupt
 
@@ -67,6 +68,9 @@ _WRITTEN_OUT: Final = 0xFFFF
 _REFS: Final = 1 << 32
 _TIMES: Final = range(-(1 << 63), 1 << 63)
 _TYPES: Final = {int(code): code.name.lower().encode() for code in Code if code is not Code.OTHER}
+_TEXTS: Final = {code: type_.decode() for code, type_ in _TYPES.items()}
+_SECOND: Final = 1_000_000_000
+_UNUSUAL: Final = PARENTS_BIT | TS_BIT
 _RAW_MAX: Final = PIECE_ROWS * (sum(_WIDTHS) + 4 + 3 * 32)
 
 
@@ -227,14 +231,43 @@ def _unpacked(data: bytes, first: int, count: int) -> bytes:
     above, head, target = (_refs(column, first) for column in (parents, heads, targets))
     stamps = _summed(times)
     calls = _calls(backs, iter(written))
-    for at, (has, ref) in enumerate(zip(kept, above, strict=True)):
-        if has & (_ID | _BODY) == _BODY:
-            parent = NO_DIGEST if ref == REF_ROOT else ids[_before(row_of_ref(ref) - first, at)]
-            ids[at] = _id_of(bodies[at], parent, stamps[at], codes[at], flags[at])
-            if not ids[at]:
-                raise Corrupt("a packed row whose id does not follow from it")
+    _follow(ids, first, kept, above, bodies, stamps, codes, flags)
     values = (ids, bodies, contexts, above, head, target, stamps, codes, kinds, flags, calls)
     return b"".join(map(unsealed_row, *values))
+
+
+def _follow(
+    ids: list[bytes],
+    first: int,
+    kept: list[int],
+    above: list[int],
+    bodies: list[bytes],
+    stamps: list[int],
+    codes: list[int],
+    flags: list[int],
+) -> None:
+    """Make the ids that follow from what else a row has: ``_id_of`` each, below the row before without the calls."""
+    own = ref_to(first)
+    before, above_hex = -1, ""
+    second, text = -1, ""
+    for at, (has, ref, body, ts, code, flag) in enumerate(zip(kept, above, bodies, stamps, codes, flags, strict=True)):
+        if has & (_ID | _BODY) != _BODY:
+            continue
+        since, fraction = divmod(ts, _SECOND)
+        if ref == before and fraction % 10 and not flag & _UNUSUAL and code in _TEXTS:
+            if since != second:
+                second, text = since, ts_from_ns(since * _SECOND)[:-1]
+            found = hashlib.sha256(
+                f'{{"content":"sha256:{body.hex()}","parent":"sha256:{above_hex}",'
+                f'"ts":"{text}.{fraction:09d}Z","type":"{_TEXTS[code]}"}}'.encode()
+            ).digest()
+        else:
+            parent = NO_DIGEST if ref == REF_ROOT else ids[_before(ref - own, at)]
+            found = _id_of(body, parent, ts, code, flag)
+            if not found:
+                raise Corrupt("a packed row whose id does not follow from it")
+        ids[at] = found
+        before, above_hex = own + at, found.hex()
 
 
 def _spread(digests: bytes, bit: int, kept: list[int]) -> list[bytes]:

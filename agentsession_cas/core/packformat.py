@@ -32,8 +32,8 @@ import struct
 import sys
 import zlib
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import sha256
 from itertools import accumulate, pairwise
@@ -64,6 +64,7 @@ __all__ = [
     "encode_header",
     "encode_table",
     "encode_trailer",
+    "expanded_block",
     "table_size",
 ]
 
@@ -265,6 +266,25 @@ class Table:
         kinds = (_SPACES[space], _CODECS[codec])
         return _make(BlockRef, (offset, end - offset, raw, served, crc, dictionary, first, count, *kinds))
 
+    def refs(self, start: int, end: int) -> Iterator[BlockRef]:
+        """:meth:`block` of many, for less than one by one."""
+        offsets, firsts = self._offsets[start : end + 1], self._firsts[start : end + 1]
+        columns = (self._raws, self._served, self._crcs, self._dictionaries, self._spaces, self._codecs)
+        rows = zip(offsets, offsets[1:], firsts, firsts[1:], *(each[start:end] for each in columns), strict=False)
+        for number, (offset, stop, first, upto, raw, served, crc, dictionary, space, codec) in enumerate(rows, start):
+            count = upto - first
+            if not (HEADER_SIZE <= offset < stop and count > 0 and 0 < raw <= RAW_MAX and upto <= self.objects):
+                yield self.block(number)
+            elif space < len(_SPACES) and codec < len(_CODECS):
+                kinds = (_SPACES[space], _CODECS[codec])
+                yield _make(BlockRef, (offset, stop - offset, raw, served, crc, dictionary, first, count, *kinds))
+            else:
+                yield self.block(number)
+
+    def before(self, block: int, size: int) -> int:
+        """The first of the blocks that end with one and lie in ``size`` bytes before it, or it itself."""
+        return bisect_left(self._offsets, self._offsets[block] - size, 0, block)
+
     def block_of(self, number: int) -> int:
         """The block that holds the object of that number; raises Corrupt when none does."""
         block = bisect_right(self._firsts, number) - 1
@@ -335,14 +355,16 @@ class Block:
         at = number - self.first
         return memoryview(self._data)[self._ends[at] : self._ends[at + 1]] if 0 <= at < len(self) else _NO_BYTES
 
-    def by_digest(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-        """The whole objects by the digests of their bytes; the numbers of skeletons by the digests these note."""
-        data, ends, split = self._data, self._ends, self._split
-        objects = [data[start:end] for start, end in pairwise(ends)]
-        noted = {objects[at][:32]: self.first + at for at in split if at < len(objects)}
-        if split:
-            objects = [each for at, each in enumerate(objects) if at not in split]
-        return {sha256(each).digest(): each for each in objects}, noted
+    def sort_out(self, whole: dict[bytes, bytes], split: dict[bytes, bytes]) -> None:
+        """Add the whole objects by the digests of their bytes; skeletons, encoded, by the digests these note."""
+        data, places, start = self._data, self._split, self._ends[0]
+        for at, end in enumerate(self._ends[1:]):
+            each = data[start:end]
+            start = end
+            if at in places:
+                split[each[:32]] = each
+            else:
+                whole[sha256(each).digest()] = each
 
     def skeletons(self) -> list[Skeleton]:
         """The objects of the block that are skeletons. Raises Corrupt."""
@@ -373,11 +395,18 @@ def decode_block(
     if zlib.crc32(frame) != ref.crc:
         raise Corrupt("a block fails its checksum")
     data = expand_sized(frame, ref.raw, dictionary(ref.dictionary) if ref.dictionary else None)
-    if ref.codec is Codec.ENVELOPES:
-        envelopes = decode_envelopes(data, ref.objects, _Bodies(before).digest)
-        block = Block(b"".join(envelopes), list(accumulate(map(len, envelopes), initial=0)), ref.first)
-    else:
-        block = _plain(data, ref)
+    if ref.codec is not Codec.ENVELOPES:
+        return expanded_block(ref, data)
+    envelopes = decode_envelopes(data, ref.objects, _Bodies(before).digest)
+    return _of_size(ref, Block(b"".join(envelopes), list(accumulate(map(len, envelopes), initial=0)), ref.first))
+
+
+def expanded_block(ref: BlockRef, data: bytes) -> Block:
+    """The objects of a block, not one of envelopes, out of what its frame holds; raises Corrupt."""
+    return _of_size(ref, _plain(data, ref))
+
+
+def _of_size(ref: BlockRef, block: Block) -> Block:
     if block.served != ref.served:
         raise Corrupt(f"a block of {block.served} bytes of objects where its table says {ref.served}")
     return block

@@ -39,6 +39,7 @@ __all__ = [
     "encode_stored",
     "encoded_size",
     "join",
+    "join_encoded",
     "names_in",
     "pieces_in",
     "split",
@@ -52,6 +53,11 @@ _SPLIT_MAX: Final = (1 << 32) - 1
 
 _HEAD: Final = struct.Struct("<32sI")
 _CUT: Final = 4 + 4 + 32
+_PLACE: Final = struct.Struct("<II")
+_ONE: Final = (1).to_bytes(4, "little")
+_ONE_CUT: Final = _HEAD.size + _CUT
+"""Where in a skeleton with one cut its other bytes begin."""
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
 
 _LOOSE_MARK: Final = b"\x50\x2a\x4d\x18\0\0\0\0"
 """An empty skippable frame: what comes behind it in a loose file is a skeleton's frame."""
@@ -178,6 +184,18 @@ def join(skeleton: Skeleton, piece: Callable[[Cut], bytes | memoryview]) -> byte
         done, before = kept, offset + length
     parts.append(skeleton.rest[done:])
     return b"".join(parts)
+
+
+def join_encoded(data: bytes, piece: Callable[[Cut], bytes | memoryview]) -> bytes:
+    """:func:`join` of a skeleton as ``encode_stored`` writes it; raises Corrupt for what is none, too."""
+    if len(data) < _ONE_CUT or data[32:36] != _ONE:
+        return join(decode_skeleton(data), piece)
+    offset, length = _PLACE.unpack_from(data, _HEAD.size)
+    middle = _ONE_CUT + offset
+    found = piece(_make(Cut, (offset, length, data[_ONE_CUT - 32 : _ONE_CUT])))
+    if len(found) != length or middle > len(data):
+        raise Corrupt("a skeleton whose one piece does not fit it")
+    return b"".join((data[_ONE_CUT:middle], found, data[middle:]))
 
 
 # --- stored forms ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ names it.
 from __future__ import annotations
 
 import hashlib
+import struct
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import zstandard
@@ -26,6 +28,7 @@ __all__ = [
     "STEADY",
     "TIGHT",
     "Dictionary",
+    "Frames",
     "claimed_size",
     "compress",
     "expand",
@@ -52,6 +55,8 @@ _NOTHING_BEHIND: Final = False
 
 _AT_ONCE_MAX: Final = 1 << 20
 """Bytes allocated on a frame's word. What claims to be longer grows as it is read."""
+
+_MANY: Final = "multi_decompress_to_buffer" in zstandard.backend_features
 
 _DICTIONARY_HEAD: Final = 8
 """Bytes of magic and id that a trained dictionary begins with."""
@@ -146,6 +151,41 @@ def expand_sized(frame: bytes, size: int, dictionary: Dictionary | None = None) 
         return _contexts.decompressor(dictionary).decompress(frame, 0, False, _NOTHING_BEHIND)  # by place: quicker
     except zstandard.ZstdError as error:
         raise Corrupt(f"a broken zstd frame: {error}") from error
+
+
+class Frames:
+    """Many frames made with one dictionary, or with none, and the sizes of what they hold.
+
+    They are expanded in one call, for which no other thread has to wait; before it and behind it this takes the
+    interpreter for little, so that a thread that does nothing else is held up once.
+    """
+
+    __slots__ = ("_dictionary", "_expander", "_found", "_frames", "_noted", "_sizes")
+
+    def __init__(self, frames: Sequence[bytes], sizes: Sequence[int], dictionary: Dictionary | None) -> None:
+        self._frames: list[bytes | bytearray | memoryview] = [*frames]
+        self._sizes = sizes
+        self._noted = struct.pack(f"={len(sizes)}Q", *sizes)
+        self._dictionary = dictionary
+        self._expander = zstandard.ZstdDecompressor(dict_data=dictionary.zstd if dictionary is not None else None)
+        self._found: zstandard.BufferWithSegmentsCollection | None = None
+
+    def expand(self) -> None:
+        """Do it; when it fails, ``held`` tells how far it can be done."""
+        if _MANY:
+            with suppress(zstandard.ZstdError, MemoryError):
+                self._found = self._expander.multi_decompress_to_buffer(self._frames, decompressed_sizes=self._noted)
+
+    def held(self) -> list[bytes]:
+        """What they hold, as :func:`expand_sized` gives it of each, up to the first that is not what was noted."""
+        found = self._found
+        if found is not None:
+            return [found[at].tobytes() for at in range(len(self._frames))]
+        held: list[bytes] = []
+        with suppress(Corrupt):
+            for frame, size in zip(self._frames, self._sizes, strict=True):
+                held.append(expand_sized(bytes(frame), size, self._dictionary))
+        return held
 
 
 def expand(frame: bytes) -> bytes:

@@ -114,8 +114,9 @@ class Consolidator:
         stays, or is copied, has a good copy. Raises Corrupt when an input does not read (``Packs.spoilt`` has it then),
         NoFile when one is gone, DiskError; nothing has changed then.
         """
-        copied = [pack for pack in inputs if pack.grade() is grade]
-        recoded = [pack for pack in inputs if pack not in copied]
+        by_age = self._oldest_first(inputs)
+        copied = [pack for pack in by_age if pack.grade() is grade]
+        recoded = [pack for pack in by_age if pack not in copied]
         staying = [pack for pack in self.packs.listed.values() if pack not in recoded]
         writer = self.writer(grade, dictionary)
         try:
@@ -138,6 +139,14 @@ class Consolidator:
             return Moved([stem] if stem else [], removed, len(taken), [])
         finally:
             writer.abandon()
+
+    def _oldest_first(self, packs: Iterable[Pack]) -> list[Pack]:
+        """Packs in the order they were made in: what a session wrote in turn is read in turn."""
+        made: list[tuple[int, str, Pack]] = []
+        for pack in packs:
+            found = self.host.fs.stat(pack.path)
+            made.append((found.mtime_ns if found is not None else 0, pack.stem, pack))
+        return [pack for *_, pack in sorted(made)]
 
     def _read(self, pack: Pack, work: Slices[None]) -> Slices[None]:
         """Do the work; a pack that does not read is remembered."""

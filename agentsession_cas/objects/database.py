@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from weakref import WeakSet
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.packindex import keys_of
@@ -22,6 +23,7 @@ from agentsession_cas.core.pieces import Cut, Named, Skeleton, Stored, join, nam
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.pace import Rest, no_rest
 from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, DiskError, NoFile, NoObject
+from agentsession_cas.objects.ahead import Helpers
 from agentsession_cas.objects.check import Finding, Gather, check_objects, gather_alone
 from agentsession_cas.objects.consolidate import PACKABLE, Consolidator
 from agentsession_cas.objects.dictionaries import Dictionaries
@@ -89,6 +91,8 @@ class ObjectDatabase:
         self._dictionaries = Dictionaries(host.fs, f"{self._dir}/dict")
         self._packs = Packs(host.fs, f"{self._dir}/pack", self._dictionaries, BlockCache(cache_max), self._whole)
         self._publisher = Publisher(host, self._tmp_dir, self._loose, self._packs)
+        self._helpers = Helpers()
+        self._readers: WeakSet[InOrder] = WeakSet()
         self._closed = False
 
     def get(self, space: Space, digest: bytes) -> bytes:
@@ -116,7 +120,9 @@ class ObjectDatabase:
         Its ``get`` is :meth:`get`: every object is hashed, and the same errors come.
         """
         self._use()
-        return InOrder(self._packs, space, self._use, self.get, self._glimpse)
+        reader = InOrder(self._packs, space, self._use, self.get, self._glimpse, self._helpers)
+        self._readers.add(reader)
+        return reader
 
     def get_many(self, space: Space, digests: Iterable[bytes]) -> Iterator[bytes]:
         """The bytes of many objects, in the order of ``digests``: as :meth:`get` gives each, when it is its turn."""
@@ -366,7 +372,10 @@ class ObjectDatabase:
     def close(self) -> None:
         """Let go of everything held; again is a no-op. Later calls raise Closed."""
         self._closed = True
+        self._helpers.close()
         self._packs.close()
+        for reader in list(self._readers):
+            reader.let_go()
 
     def __enter__(self) -> Self:
         return self

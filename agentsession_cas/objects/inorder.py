@@ -1,21 +1,25 @@
 """Many objects read about in the order they were stored in, as a session reads its bodies.
 
 Owns the objects of a few blocks: once a second one is wanted of one, all of them are hashed at once, and those that
-follow need no index. Of a body's pieces the one behind the piece read last is tried first, and where the others lie is
-remembered. Invariants: what is returned hashes to its name; where none of this shows an object, the database's own
-``get`` answers, or says what is wrong. Safe for threads: each thing held is one value, and a stale one costs time and
-no more. Must not: open files, or hold one.
+follow need no index. A reader that goes on has the next blocks read ahead (``ahead``). Of a body's pieces the one
+behind the piece read last is tried first, and where the others lie is remembered. Invariants: what is returned hashes
+to its name; where none of this shows an object, the database's own ``get`` answers, or says what is wrong. Memory: so
+many bytes of blocks as the figures here say, and one block. Safe for threads: each thing held is one value, and a stale
+one costs time and no more. Must not: open files, or hold one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from agentsession_cas.core.packformat import Block, Space
-from agentsession_cas.core.pieces import Cut, Skeleton, join
+from agentsession_cas.core.pieces import Cut, Skeleton, join, join_encoded
 from agentsession_cas.errors import Corrupt, DiskError
+from agentsession_cas.objects.ahead import Ahead, Helpers
 from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packs import Packs, Place
 
@@ -24,34 +28,42 @@ __all__ = ["InOrder"]
 _NO_BLOCK: Final = Block(b"", (0,), 0)
 _RUNS_MAX: Final = 4
 """Runs of blocks whose objects are held: sessions that share their first bodies go to and fro."""
-_NEAR: Final = 32
+_NEAR: Final = 512
 """So many blocks behind a run is onwards still: pieces and envelopes lie in between."""
-_AHEAD: Final = 1 << 16
-"""Bytes of a pack that are read ahead then."""
+_SHORT: Final = 1 << 18
+"""Bytes of blocks that are read with the first one of a run, should more be wanted."""
+_BEFORE: Final = 1 << 13
+"""Bytes of a pack before the first one that are read with it: small bodies wait there for a block to fill."""
+_LONG: Final = 2 << 20
+"""The same behind another run: more is wanted. As many are read ahead of that."""
 _PIECES_MAX: Final = 4096
 """Places of pieces that are remembered."""
 
 
 class _Run(NamedTuple):
-    """Blocks ``first`` to ``last`` of a pack: their whole objects, and where their skeletons lie, by digest."""
+    """Blocks ``first`` to ``last`` of a pack: their whole objects, and their skeletons, encoded, by digest."""
 
     pack: Pack
     first: int
     last: int
     whole: dict[bytes, bytes]
-    split: dict[bytes, tuple[Block, int]]
+    split: dict[bytes, bytes]
 
 
 class InOrder:
     """Reads objects of one space. ``use`` raises Closed once nothing may be read, ``get`` is the database's.
 
     ``piece`` gives what is probably the piece that a cut names, untested; what it raises of Corrupt or DiskError says
-    that a body cannot be read in this way.
+    that a body cannot be read in this way. ``whole`` holds objects that are at hand, by digest.
     """
 
     __slots__ = (
+        "__weakref__",
+        "_ahead",
         "_at",
+        "_coming",
         "_get",
+        "_helpers",
         "_next_piece",
         "_packs",
         "_piece",
@@ -60,7 +72,7 @@ class InOrder:
         "_space",
         "_split",
         "_use",
-        "_whole",
+        "whole",
     )
 
     def __init__(
@@ -70,23 +82,31 @@ class InOrder:
         use: Callable[[], None],
         get: Callable[[Space, bytes], bytes],
         piece: Callable[[Cut], bytes],
+        helpers: Helpers,
     ) -> None:
         self._packs = packs
         self._space = space
         self._use = use
         self._get = get
         self._piece = piece
+        self._helpers = helpers
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Hold nothing: what was held takes memory."""
+        self.whole: dict[bytes, bytes] = {}
+        self._split: dict[bytes, bytes] = {}
         self._at: tuple[Pack | None, int] = (None, 0)
         self._runs: tuple[_Run, ...] = ()
-        self._whole: dict[bytes, bytes] = {}
-        self._split: dict[bytes, tuple[Block, int]] = {}
+        self._ahead: Ahead | None = None
         self._next_piece = (_NO_BLOCK, 0)
+        self._coming: deque[Block] = deque()
         self._pieces: dict[bytes, Place] = {}
 
     def get(self, digest: bytes) -> bytes:
         """The object's bytes, hashed. Raises as ``ObjectDatabase.get`` does."""
         self._use()
-        data = self._whole.get(digest)
+        data = self.whole.get(digest)
         if data is None:
             data = self._found(digest)
         return self._get(self._space, digest) if data is None else data
@@ -103,33 +123,34 @@ class InOrder:
         return False
 
     def _found(self, digest: bytes) -> bytes | None:
-        """The object where a skeleton of the block or else an index shows it; None when neither does."""
+        """The object where a skeleton at hand or else an index shows it; None when neither does."""
+        split = self._split.get(digest)
         try:
-            lies = self._split.get(digest) or self._sought(digest)
-            if lies is None:
-                return None
-            block, number = lies
-            stored = block.stored(number)
-            if isinstance(stored, Skeleton):
-                stored = join(stored, self._probable)
+            found = self._sought(digest) if split is None else join_encoded(split, self._probable)
         except (Corrupt, DiskError):
             return None
-        if sha256(stored).digest() == digest:
-            return stored
+        if found is None or sha256(found).digest() == digest:
+            return found
         self._next_piece = (_NO_BLOCK, 0)
         self._pieces.clear()
         return None
 
-    def _sought(self, digest: bytes) -> tuple[Block, int] | None:
+    def _sought(self, digest: bytes) -> bytes | None:
+        """What an index shows, its hash untested."""
         place = self._packs.seek(self._space, digest)
         if place is None:
             return None
         pack, at, number = place
         run = self._run_at(pack, at)
         if run is not None:
-            self._whole, self._split = run.whole, run.split
+            self.whole, self._split = run.whole, run.split
+            if digest in run.whole:
+                return run.whole[digest]
+            if digest in run.split:
+                return join_encoded(run.split[digest], self._probable)
         self._at = (pack, at)
-        return self._split.get(digest) or (pack.block(at), number)
+        stored = pack.block(at).stored(number)
+        return join(stored, self._probable) if isinstance(stored, Skeleton) else stored
 
     def _run_at(self, pack: Pack, at: int) -> _Run | None:
         """The run that a block is in, read when it is the second time, or behind a run; None when it is neither."""
@@ -137,29 +158,58 @@ class InOrder:
         for run in runs:
             if run.pack is pack and run.first <= at <= run.last:
                 return run
-        behind = any(run.pack is pack and run.last < at <= run.last + _NEAR for run in runs)
-        if not behind and self._at != (pack, at):
+        behind = next((run for run in runs if run.pack is pack and run.last < at <= run.last + _NEAR), None)
+        if behind is None and self._at != (pack, at):
             return None
-        run = self._read_on(pack, at)
+        blocks = self._read_on(pack, at, behind) if self._space is Space.CONTENTS else []
+        run = self._run_of(pack, blocks or [(self._space, at, pack.block(at))])
         self._runs = (run, *runs)[:_RUNS_MAX]
         return run
 
-    def _read_on(self, pack: Pack, first: int) -> _Run:
-        """A block and what is read ahead of it."""
-        last = first
+    def _read_on(self, pack: Pack, at: int, behind: _Run | None) -> list[tuple[Space, int, Block]]:
+        """Blocks of bodies and pieces around one; behind a run more of them, and the next are read ahead.
+
+        None of them when that one does not read.
+        """
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or not ahead.covers(pack, at):
+            first = pack.before(at, _BEFORE)
+            ahead = Ahead(pack, first, _SHORT) if behind is None else Ahead(pack, max(first, behind.last + 1), _LONG)
+        blocks = [(ref.space, number, block) for number, ref, block in ahead.blocks()]
+        if not blocks or not blocks[0][1] <= at <= blocks[-1][1]:
+            return []
+        if behind is not None:
+            self._ahead = Ahead(pack, blocks[-1][1] + 1, _LONG, self._helpers)
+        return blocks
+
+    def _run_of(self, pack: Pack, blocks: list[tuple[Space, int, Block]]) -> _Run:
+        """The objects of these blocks; the pieces go to the blocks that are kept."""
         whole: dict[bytes, bytes] = {}
-        split: dict[bytes, tuple[Block, int]] = {}
-        blocks = pack.bodies(first, _AHEAD) if self._space is Space.CONTENTS else ((first, pack.block(first)),)
-        for last, block in blocks:  # noqa: B007 - the last one ends the run
-            objects, skeletons = block.by_digest()
-            whole |= objects
-            split |= {noted: (block, number) for noted, number in skeletons.items()}
-        return _Run(pack, first, last, whole, split)
+        split: dict[bytes, bytes] = {}
+        pieces: list[Block] = []
+        for space, number, block in blocks:
+            if space is self._space:
+                block.sort_out(whole, split)
+            else:
+                pack.keep(number, block)
+                pieces.append(block)
+        if pieces:
+            coming = [*self._coming, *pieces]
+            while sum(block.size for block in coming) > 2 * _LONG:
+                del coming[0]
+            self._coming = deque(coming)
+        return _Run(pack, blocks[0][1], blocks[-1][1], whole, split)
 
     def _probable(self, cut: Cut) -> bytes | memoryview:
         """What is probably the piece: the next one if it is as long, else what lies where an index shows it."""
         block, number = self._next_piece
         found = block.view(number)
+        if not found:
+            with suppress(IndexError):
+                block = self._coming.popleft()
+                number = block.first
+                self._next_piece = (block, number)
+                found = block.view(number)
         if len(found) == cut.length:
             self._next_piece = (block, number + 1)
             return found
@@ -170,7 +220,14 @@ class InOrder:
         block = place.pack.block(place.block)
         if known is None:
             self._next_piece = (block, place.number + 1)
+            self._pass_by(block)
             if len(self._pieces) >= _PIECES_MAX:
                 self._pieces.clear()
             self._pieces[cut.digest] = place
         return block.view(place.number)
+
+    def _pass_by(self, block: Block) -> None:
+        """Expect no piece of a block any more, nor of those before it: one of it was read."""
+        coming = self._coming
+        if block in coming:
+            self._coming = deque(list(coming)[coming.index(block) + 1 :])

@@ -19,8 +19,10 @@ from typing import Final
 
 from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
+from agentsession_cas.core.packspan import Frame
 from agentsession_cas.core.pieces import Skeleton, Stored
 from agentsession_cas.core.slices import Slices
+from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
@@ -205,18 +207,28 @@ class Pack:
                 self._mapping.close()
                 self._mapping = None
 
-    def bodies(self, at: int, ahead: int) -> Iterator[tuple[int, Block]]:
-        """A block of bodies and those in the ``ahead`` bytes behind it, by their numbers; those of pieces are kept.
+    def frames(self, first: int, size: int) -> tuple[list[Frame], dict[int, Dictionary]]:
+        """What ``PackFile.frames`` gives, and the dictionaries it takes; nothing when any of it does not read."""
+        with suppress(Corrupt, DiskError):
+            file = self._files.lend(self) or self.open(self.index().table)
+            try:
+                found = file.frames(first, size)
+                numbers = {ref.dictionary for _, ref, _ in found} - {0}
+                dictionaries = {number: file.dictionary(number) for number in numbers}
+            except BaseException:
+                file.close()
+                raise
+            self._files.leave(self, file)
+            return found, dictionaries
+        return [], {}
 
-        Raises as :meth:`block` for the first; one behind it that does not read ends it.
-        """
-        yield at, self.block(at)
-        with suppress(DiskError), self.open(self.index().table) as file:
-            for number, space, block in file.behind(at, ahead):
-                if space is Space.CONTENTS:
-                    yield number, block
-                else:
-                    self._cache.put((self.stem, number), block)
+    def before(self, at: int, size: int) -> int:
+        """The first block of those that lie in ``size`` bytes before one, or it itself. Raises as ``index``."""
+        return self.index().table.before(at, size)
+
+    def keep(self, at: int, block: Block) -> None:
+        """Keep a block that was read, by its number."""
+        self._cache.put((self.stem, at), block)
 
     def block(self, at: int) -> Block:
         """A block by its number. Raises Corrupt, which names it, NoFile, DiskError."""

@@ -10,8 +10,7 @@ import threading
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -29,7 +28,9 @@ from agentsession_cas.core.packformat import (
     table_size,
 )
 from agentsession_cas.core.packindex import keys_of
+from agentsession_cas.core.packspan import Frame
 from agentsession_cas.core.pieces import Skeleton
+from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
@@ -37,6 +38,7 @@ from agentsession_cas.objects.dictionaries import Dictionaries
 __all__ = ["CACHE_MAX", "OPEN_MAX", "BlockCache", "BlockRead", "Note", "OpenPacks", "PackFile", "note_nothing"]
 
 _TOGETHER: Final = (Space.CONTENTS, Space.PIECES)
+_FRAMES_MAX: Final = 2048
 
 CACHE_MAX: Final = 32 << 20
 """Bytes of blocks kept in memory per store."""
@@ -190,20 +192,28 @@ class PackFile:
         self._last = (number, block)
         return block
 
-    def behind(self, number: int, size: int) -> Iterator[tuple[int, Space, Block]]:
-        """The blocks of bodies and pieces that lie whole in ``size`` bytes behind a block, up to a damaged one."""
-        with suppress(Corrupt, DiskError):
-            before = self.table.block(number)
-            start = before.offset + before.size
-            data = self._file.pread(size, start)
-            for at in range(number + 1, self.table.blocks):
-                ref = self.table.block(at)
-                end = ref.offset + ref.size - start
-                if end > len(data):
-                    return
-                if ref.space in _TOGETHER:
-                    frame = data[end - ref.size : end]
-                    yield at, ref.space, decode_block(ref, frame, self._dictionaries.get, lambda: self._before(number))
+    def frames(self, first: int, size: int) -> list[Frame]:
+        """The blocks of bodies and pieces from one on, as they lie there: so many as hold ``size`` bytes at most.
+
+        What lies in between counts as it lies there. Raises Corrupt, DiskError.
+        """
+        refs: list[tuple[int, BlockRef]] = []
+        start = end = 0
+        last = min(self.table.blocks, first + _FRAMES_MAX)
+        for number, ref in enumerate(self.table.refs(first, last), first):
+            together = ref.space in _TOGETHER
+            size -= ref.raw if together else ref.size
+            if size < 0:
+                break
+            if together:
+                start, end = start or ref.offset, ref.offset + ref.size
+                refs.append((number, ref))
+        data = self._file.pread(end - start, start) if refs else b""
+        return [(number, ref, data[ref.offset - start : ref.offset - start + ref.size]) for number, ref in refs]
+
+    def dictionary(self, number: int) -> Dictionary:
+        """The dictionary of that id, which blocks were made with. Raises Corrupt, DiskError."""
+        return self._dictionaries.get(number)
 
     def unsummed(self, number: int) -> Block:
         """A block whose checksum is not asked: its objects' hashes tell which are whole. Raises as ``block``."""

@@ -7,19 +7,29 @@ such an entry are spelled, and its body is loaded, on first use; whatever was as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from agentsession_cas.core.entry import Entry, Json
 from agentsession_cas.core.facts import Code, Facts
 from agentsession_cas.core.identity import HASH_PREFIX
+from agentsession_cas.core.parsing import parse_trusted
 from agentsession_cas.core.rows import PARENTS_BIT, ROW_SIZE, TS_BIT, RowCode, envelope_columns
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.sessions.log import RowTable
 
-__all__ = ["ROW_TYPES", "RowEntry", "row_entries", "row_entry"]
+__all__ = ["ROW_TYPES", "Bodies", "RowEntry", "row_entries", "row_entry"]
 
 ROW_TYPES: Final = {int(code): code.name.lower() for code in Code if code is not Code.OTHER}
 """Types by the code a row has of them."""
+
+
+class Bodies(Protocol):
+    """Where bodies come from: ``whole`` has, by raw hash, those verified that are at hand while they are read."""
+
+    whole: dict[bytes, bytes]
+
+    def get(self, digest: bytes) -> bytes:
+        """The verified body of that hash."""
 
 
 class RowEntry(Entry):
@@ -38,6 +48,14 @@ class RowEntry(Entry):
         if content is None:
             content = self._content = self._fetch(self._digest)
         return content
+
+    @property
+    def body(self) -> Json:
+        """The decoded body. Shared: do not change it."""
+        body = self._body
+        if body is None:
+            body = self._body = parse_trusted(self._content or self.content)
+        return body
 
     def fill(self, content: bytes, body: Json, facts: Facts) -> None:
         """Have at hand what else would be made when it is asked for."""
@@ -79,15 +97,16 @@ def row_entry(
 def row_entries(
     table: RowTable,
     count: int,
-    fetch: Callable[[bytes], bytes],
+    bodies: Bodies,
     id_of_ref: Callable[[int], str],
     entry_of_row: Callable[[int], Entry],
 ) -> Iterator[Entry]:
     """The entries among the first ``count`` rows of a table, in order.
 
-    ``fetch`` gives the body of a row below the table's base by its raw hash, ``id_of_ref`` the id a reference names;
+    ``bodies`` has those of the rows below the table's base, ``id_of_ref`` gives the id a reference names;
     ``entry_of_row`` makes an entry that needs more than that, or lies in the journal.
     """
+    fetch = bodies.get
     before, before_id = -1, ""
     number = 0
     for rows in table.stored():
@@ -101,7 +120,8 @@ def row_entries(
                 entry._ts_ns = ts
                 entry._digest = content
                 entry._fetch = fetch
-                entry._content = entry._body = None
+                entry._content = bodies.whole.get(content)
+                entry._body = None
                 yield entry
             elif code < RowCode.HEAD:
                 yield entry_of_row(number)

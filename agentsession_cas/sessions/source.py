@@ -150,8 +150,8 @@ class RowSource:
 
     def entries(self) -> Iterator[Entry]:
         """Every entry there is now, in file order: as :meth:`entry` gives it, a piece of the log at a time."""
-        fetch = self._objects.in_order(Space.CONTENTS).get
-        own = row_entries(self.table, len(self.table), fetch, self.id_of_ref, self._own_entry)
+        bodies = self._objects.in_order(Space.CONTENTS)
+        own = row_entries(self.table, len(self.table), bodies, self.id_of_ref, self._own_entry)
         return chain(map(self.entry, range(self.base_count)), own)
 
     def _own_entry(self, number: int) -> Entry:

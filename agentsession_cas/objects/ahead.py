@@ -1,0 +1,88 @@
+"""Blocks read ahead of a reader: their frames in one go, and what these hold by a thread of its own.
+
+Owns the threads. Files are read by the caller alone; a thread expands what was read, which asks for the interpreter
+seldom, and ends. Invariants: so many threads per store at most, and none once it is closed; whatever fails is left out,
+and the reader reads it by itself and says why. Must not: verify objects, or know what is read for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from agentsession_cas.core.packformat import Block, BlockRef
+from agentsession_cas.core.packspan import Span
+from agentsession_cas.objects.pack import Pack
+
+__all__ = ["HELPERS_MAX", "Ahead", "Helpers"]
+
+HELPERS_MAX: Final = 4
+"""Threads of one store, at most: who reads more sessions than that at once has them work by themselves."""
+
+
+class Helpers:
+    """The threads that work for readers. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def start(self, work: Callable[[], None]) -> threading.Thread | None:
+        """A thread that does the work and ends; None when there is to be none."""
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                with self._guard:
+                    self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, name="agentsession-ahead")
+        with self._guard:
+            if self._closed or len(self._threads) >= HELPERS_MAX:
+                return None
+            try:
+                thread.start()
+            except RuntimeError:  # the system has none left, or the interpreter is about to end
+                return None
+            self._threads.add(thread)
+        return thread
+
+    def close(self) -> None:
+        """Wait until none is left, and start none again."""
+        with self._guard:
+            self._closed = True
+            left = list(self._threads)
+        for thread in left:
+            thread.join()
+
+
+class Ahead:
+    """The blocks of bodies and pieces of a pack from ``first`` on that hold ``size`` bytes at most together.
+
+    With ``helpers`` they are expanded meanwhile, else when they are asked for.
+    """
+
+    __slots__ = ("_first", "_last", "_pack", "_span", "_thread")
+
+    def __init__(self, pack: Pack, first: int, size: int, helpers: Helpers | None = None) -> None:
+        frames, dictionaries = pack.frames(first, size)
+        self._pack = pack
+        self._first = first
+        self._last = frames[-1][0] if frames else -1
+        self._span = Span(frames, dictionaries)
+        self._thread = helpers.start(self._span.expand) if helpers is not None and frames else None
+        if self._thread is None:
+            self._span.expand()
+
+    def covers(self, pack: Pack, at: int) -> bool:
+        """Whether a block is among them, or lies between two of them."""
+        return pack is self._pack and self._first <= at <= self._last
+
+    def blocks(self) -> Iterator[tuple[int, BlockRef, Block]]:
+        """Them, by their numbers, up to the first that does not read."""
+        if self._thread is not None:
+            self._thread.join()
+        return self._span.blocks()

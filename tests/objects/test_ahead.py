@@ -1,0 +1,229 @@
+"""Blocks read ahead: what comes of them is what reading each by itself gives, and no thread is left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentsession_cas.core import zframes
+from agentsession_cas.core.canonical import canonical
+from agentsession_cas.core.packformat import BlockRef, Grade, Space
+from agentsession_cas.core.packspan import Span
+from agentsession_cas.core.pieces import Cut, decode_skeleton, join, join_encoded
+from agentsession_cas.core.slices import drain
+from agentsession_cas.effects.host import Host
+from agentsession_cas.effects.memory import memory_host
+from agentsession_cas.errors import Corrupt
+from agentsession_cas.objects import ObjectDatabase, inorder
+from agentsession_cas.objects.ahead import HELPERS_MAX, Ahead, Helpers
+from agentsession_cas.objects.pack import Pack
+from tests.objects.test_inorder import OBJECTS, in_order, made, named, one_by_one, orders
+
+NAME = "agentsession-ahead"
+
+
+def at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+@pytest.fixture
+def store() -> Iterator[Host]:
+    host = memory_host()
+    made(host, "")
+    yield host
+    for thread in at_work():
+        thread.join(10)
+    assert not at_work()
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs so short that all there is makes many of them."""
+    monkeypatch.setattr(inorder, "_SHORT", 1 << 12)
+    monkeypatch.setattr(inorder, "_LONG", 1 << 15)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each thread that was asked for was started."""
+    asked: list[bool] = []
+    real = Helpers.start
+
+    def noting(self: Helpers, work: Callable[[], None]) -> threading.Thread | None:
+        thread = real(self, work)
+        asked.append(thread is not None)
+        return thread
+
+    monkeypatch.setattr(Helpers, "start", noting)
+    return asked
+
+
+def one_each(pack: Pack, first: int, last: int) -> list[tuple[int, BlockRef, list[bytes]]]:
+    """Blocks of bodies and pieces as a pack reads each by itself."""
+    table = pack.index().table
+    refs = [(number, table.block(number)) for number in range(first, last + 1)]
+    together = [(number, ref) for number, ref in refs if ref.space in (Space.CONTENTS, Space.PIECES)]
+    return [(number, ref, pack.block(number).digests()) for number, ref in together]
+
+
+@pytest.mark.parametrize("many", [True, False], ids=["at once", "one by one"])
+@pytest.mark.parametrize("helped", [True, False], ids=["thread", "alone"])
+def test_blocks_ahead_are_those_read_by_themselves(
+    store: Host, monkeypatch: pytest.MonkeyPatch, many: bool, helped: bool
+) -> None:
+    monkeypatch.setattr(zframes, "_MANY", many and zframes._MANY)
+    helpers = Helpers() if helped else None
+    for pack in ObjectDatabase(store, "").packs():
+        table = pack.index().table
+        assert list(table.refs(0, table.blocks)) == [table.block(number) for number in range(table.blocks)]
+        for size in (1 << 10, 1 << 14, 1 << 30):
+            for first in range(0, table.blocks, 7):
+                ahead = Ahead(pack, first, size, helpers)
+                found = [(number, ref, block.digests()) for number, ref, block in ahead.blocks()]
+                assert sum(ref.raw for _, ref, _ in found) <= size
+                last = found[-1][0] if found else -1
+                assert found == one_each(pack, first, last)
+
+
+@pytest.mark.parametrize("many", [True, False], ids=["at once", "one by one"])
+def test_a_damaged_block_ends_it(store: Host, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    monkeypatch.setattr(zframes, "_MANY", many and zframes._MANY)
+    database = ObjectDatabase(store, "")
+    pack = max(database.packs(), key=lambda each: each.index().table.blocks)
+    table = pack.index().table
+    bad = [number for number in range(table.blocks) if table.block(number).space is Space.CONTENTS][3]
+    good = one_each(pack, 0, bad - 1)
+    file = store.fs.open(pack.path, write=True)
+    ref = table.block(bad)
+    file.pwrite(bytes(ref.size), ref.offset)
+    found = [(number, ref, block.digests()) for number, ref, block in Ahead(pack, 0, 1 << 30, Helpers()).blocks()]
+    assert found == good
+
+
+def test_a_frame_of_another_size_than_was_noted_ends_it() -> None:
+    texts = [b"a" * 100, b"b" * 200, b"c" * 300]
+    frames = zframes.Frames([zframes.compress(text) for text in texts], [100, 201, 300], None)
+    frames.expand()
+    assert frames.held() == texts[:1]
+
+
+@given(orders)
+@settings(max_examples=40, deadline=None)
+def test_any_order_in_small_steps(order: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inorder, "_SHORT", 1 << 12)
+        patch.setattr(inorder, "_LONG", 1 << 15)
+        digests = [OBJECTS[at][1] for at in order if at < len(OBJECTS)]
+        assert in_order(HELD, "", digests) == one_by_one(HELD, "", digests)
+
+
+HELD = memory_host()
+made(HELD, "")
+
+
+BODIES = [
+    named(canonical({"n": n, "text": f"{n:x}" * 99, "large": "l" * 5000 if n % 50 == 7 else ""})) for n in range(600)
+]
+
+
+@pytest.fixture
+def everyday(store: Host) -> Host:
+    """A store with many blocks of bodies one behind the other."""
+    database = ObjectDatabase(store, "")
+    database.publish(BODIES, loose_below=0)
+    fresh = [pack for pack in database.packs() if pack.grade() is Grade.FRESH]
+    drain(database.consolidator(nullcontext).merge(fresh, (), Grade.EVERYDAY, None))
+    return store
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_reader_that_goes_on_has_help(everyday: Host, started: list[bool]) -> None:
+    digests = [digest for _, digest, _ in BODIES]
+    assert in_order(everyday, "", digests[:10]) == [data for *_, data in BODIES[:10]]
+    assert not started, "who wants little starts no thread"
+    assert in_order(everyday, "", digests) == [data for *_, data in BODIES]
+    assert started.count(True) > 2
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_one_that_is_given_up_leaves_no_thread(everyday: Host, started: list[bool]) -> None:
+    reading = ObjectDatabase(everyday, "").get_many(Space.CONTENTS, [digest for _, digest, _ in BODIES])
+    while not started:
+        next(reading)
+    del reading
+    for thread in at_work():
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_without_threads_it_is_read_all_the_same(everyday: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert in_order(everyday, "", [digest for _, digest, _ in BODIES]) == [data for *_, data in BODIES]
+
+
+def test_threads_are_few_and_none_outlives_the_close() -> None:
+    helpers, go_on = Helpers(), threading.Event()
+
+    def work() -> None:
+        go_on.wait(10)
+
+    threads = [helpers.start(work) for _ in range(HELPERS_MAX + 3)]
+    assert sum(thread is not None for thread in threads) == HELPERS_MAX
+    assert len(at_work()) == HELPERS_MAX
+    threading.Timer(0.05, go_on.set).start()
+    helpers.close()
+    assert not at_work()
+    assert helpers.start(work) is None
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_database_that_is_closed_holds_nothing(
+    everyday: Host, started: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never, real = threading.Event(), Span.expand
+
+    def slowly(self: Span) -> None:
+        never.wait(0.01)
+        real(self)
+
+    monkeypatch.setattr(Span, "expand", slowly)
+    database = ObjectDatabase(everyday, "")
+    reader = database.in_order(Space.CONTENTS)
+    for _, digest, data in BODIES[:300]:
+        assert reader.get(digest) == data
+    assert reader.whole
+    assert any(started)
+    database.close()
+    assert not at_work()
+    assert not reader.whole
+
+
+@given(st.binary(max_size=200) | st.tuples(st.integers(0, 300), st.integers(0, 9), st.binary(max_size=90)))
+@settings(max_examples=200, deadline=None)
+def test_skeletons_are_put_together_as_they_lie(given_: bytes | tuple[int, int, bytes]) -> None:
+    if isinstance(given_, bytes):
+        data = given_
+    else:
+        offset, length, rest = given_
+        words = b"".join(word.to_bytes(4, "little") for word in (1, offset, length))
+        data = bytes(32) + words + b"p" * 32 + rest
+
+    def piece(cut: Cut) -> bytes:
+        return b"x" * min(cut.length, 7)
+
+    def outcome(work: Callable[[], bytes]) -> bytes | type[Corrupt]:
+        try:
+            return work()
+        except Corrupt:
+            return Corrupt
+
+    assert outcome(lambda: join_encoded(data, piece)) == outcome(lambda: join(decode_skeleton(data), piece))
