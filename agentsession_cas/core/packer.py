@@ -43,7 +43,7 @@ BLOCK_RAW: Final = {
     Grade.EVERYDAY: {**dict.fromkeys(Space, 64 << 10), Space.CONTENTS: 2 << 10, Space.PIECES: 16 << 10},
     Grade.ARCHIVE: dict.fromkeys(Space, 1 << 20),
 }
-"""A block takes objects until it holds this many bytes. An object as long as that has a block of its own.
+"""A block takes objects until it holds this many bytes, or a longer one comes, which has a block of its own.
 
 Those of everyday packs are read for one object mostly: 4 KiB of bodies and 64 KiB of pieces would save 2% of the bytes,
 and cost a body half as much again to read, one with a piece three times as much.
@@ -116,8 +116,8 @@ class Packer:
     def add(self, space: Space, digest: bytes, stored: Stored) -> bytes:
         """Take an object of at most ``PACKED_MAX`` bytes named ``digest``; returns the bytes to write now, if any."""
         size, most = encoded_size(stored) + 4, self._block_raw[space]
-        if size > most:
-            return self._block(space, [digest], [stored])
+        if size > most:  # those before it come before it, so that what is read in turn lies in turn
+            return (b"" if self._archive else self._flush(space)) + self._block(space, [digest], [stored])
         group = self._groups[space]
         closed = b""
         if self._archive and group.size + size > most:

@@ -32,7 +32,7 @@ import struct
 import sys
 import zlib
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from hashlib import sha256
@@ -280,10 +280,6 @@ class Table:
                 yield _make(BlockRef, (offset, stop - offset, raw, served, crc, dictionary, first, count, *kinds))
             else:
                 yield self.block(number)
-
-    def before(self, block: int, size: int) -> int:
-        """The first of the blocks that end with one and lie in ``size`` bytes before it, or it itself."""
-        return bisect_left(self._offsets, self._offsets[block] - size, 0, block)
 
     def block_of(self, number: int) -> int:
         """The block that holds the object of that number; raises Corrupt when none does."""

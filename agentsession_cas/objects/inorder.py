@@ -32,8 +32,6 @@ _NEAR: Final = 512
 """So many blocks behind a run is onwards still: pieces and envelopes lie in between."""
 _SHORT: Final = 1 << 18
 """Bytes of blocks that are read with the first one of a run, should more be wanted."""
-_BEFORE: Final = 1 << 13
-"""Bytes of a pack before the first one that are read with it: small bodies wait there for a block to fill."""
 _LONG: Final = 2 << 20
 """The same behind another run: more is wanted. As many are read ahead of that."""
 _PIECES_MAX: Final = 4096
@@ -173,8 +171,7 @@ class InOrder:
         """
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.covers(pack, at):
-            first = pack.before(at, _BEFORE)
-            ahead = Ahead(pack, first, _SHORT) if behind is None else Ahead(pack, max(first, behind.last + 1), _LONG)
+            ahead = Ahead(pack, at, _SHORT if behind is None else _LONG)
         blocks = [(ref.space, number, block) for number, ref, block in ahead.blocks()]
         if not blocks or not blocks[0][1] <= at <= blocks[-1][1]:
             return []

@@ -222,10 +222,6 @@ class Pack:
             return found, dictionaries
         return [], {}
 
-    def before(self, at: int, size: int) -> int:
-        """The first block of those that lie in ``size`` bytes before one, or it itself. Raises as ``index``."""
-        return self.index().table.before(at, size)
-
     def keep(self, at: int, block: Block) -> None:
         """Keep a block that was read, by its number."""
         self._cache.put((self.stem, at), block)
