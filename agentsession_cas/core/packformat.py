@@ -33,7 +33,7 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from hashlib import sha256
 from itertools import accumulate, pairwise
@@ -53,6 +53,7 @@ __all__ = [
     "Block",
     "BlockRef",
     "Codec",
+    "Columns",
     "Grade",
     "Space",
     "Table",
@@ -64,7 +65,7 @@ __all__ = [
     "encode_header",
     "encode_table",
     "encode_trailer",
-    "expanded_block",
+    "plain_block",
     "table_size",
 ]
 
@@ -133,6 +134,21 @@ class BlockRef(NamedTuple):
     objects: int
     space: Space
     codec: Codec
+
+
+class Columns(NamedTuple):
+    """Of neighbouring blocks: where each frame begins and the number of its first object, with one more for the end.
+
+    Then bytes in the frame, its CRC-32, dictionary, space and codec.
+    """
+
+    offsets: list[int]
+    firsts: list[int]
+    raws: list[int]
+    crcs: list[int]
+    dictionaries: list[int]
+    spaces: list[int]
+    codecs: list[int]
 
 
 class Trailer(NamedTuple):
@@ -266,20 +282,11 @@ class Table:
         kinds = (_SPACES[space], _CODECS[codec])
         return _make(BlockRef, (offset, end - offset, raw, served, crc, dictionary, first, count, *kinds))
 
-    def refs(self, start: int, end: int) -> Iterator[BlockRef]:
-        """:meth:`block` of many, for less than one by one."""
+    def columns(self, start: int, end: int) -> Columns:
+        """What the table says of the blocks from ``start`` up to ``end``, untested: whether it makes sense."""
         offsets, firsts = self._offsets[start : end + 1], self._firsts[start : end + 1]
-        columns = (self._raws, self._served, self._crcs, self._dictionaries, self._spaces, self._codecs)
-        rows = zip(offsets, offsets[1:], firsts, firsts[1:], *(each[start:end] for each in columns), strict=False)
-        for number, (offset, stop, first, upto, raw, served, crc, dictionary, space, codec) in enumerate(rows, start):
-            count = upto - first
-            if not (HEADER_SIZE <= offset < stop and count > 0 and 0 < raw <= RAW_MAX and upto <= self.objects):
-                yield self.block(number)
-            elif space < len(_SPACES) and codec < len(_CODECS):
-                kinds = (_SPACES[space], _CODECS[codec])
-                yield _make(BlockRef, (offset, stop - offset, raw, served, crc, dictionary, first, count, *kinds))
-            else:
-                yield self.block(number)
+        columns = (self._raws, self._crcs, self._dictionaries, self._spaces, self._codecs)
+        return Columns(list(offsets), list(firsts), *(list(each[start:end]) for each in columns))
 
     def block_of(self, number: int) -> int:
         """The block that holds the object of that number; raises Corrupt when none does."""
@@ -314,6 +321,7 @@ class Table:
 
 _NO_BYTES: Final = memoryview(b"")
 _NONE: Final[frozenset[int]] = frozenset()
+_SPLIT: Final = int(Codec.SPLIT)
 
 
 class Block:
@@ -351,16 +359,11 @@ class Block:
         at = number - self.first
         return memoryview(self._data)[self._ends[at] : self._ends[at + 1]] if 0 <= at < len(self) else _NO_BYTES
 
-    def sort_out(self, whole: dict[bytes, bytes], split: dict[bytes, bytes]) -> None:
-        """Add the whole objects by the digests of their bytes; skeletons, encoded, by the digests these note."""
-        data, places, start = self._data, self._split, self._ends[0]
-        for at, end in enumerate(self._ends[1:]):
-            each = data[start:end]
-            start = end
-            if at in places:
-                split[each[:32]] = each
-            else:
-                whole[sha256(each).digest()] = each
+    def sorted_out(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """The whole objects by the digests of their bytes; skeletons, encoded, by the digests these note."""
+        objects = [self._data[start:end] for start, end in pairwise(self._ends)]
+        split = {each[:32]: each for at, each in enumerate(objects) if at in self._split}
+        return {sha256(each).digest(): each for at, each in enumerate(objects) if at not in self._split}, split
 
     def skeletons(self) -> list[Skeleton]:
         """The objects of the block that are skeletons. Raises Corrupt."""
@@ -392,14 +395,9 @@ def decode_block(
         raise Corrupt("a block fails its checksum")
     data = expand_sized(frame, ref.raw, dictionary(ref.dictionary) if ref.dictionary else None)
     if ref.codec is not Codec.ENVELOPES:
-        return expanded_block(ref, data)
+        return _of_size(ref, plain_block(data, ref.objects, ref.first, ref.codec))
     envelopes = decode_envelopes(data, ref.objects, _Bodies(before).digest)
     return _of_size(ref, Block(b"".join(envelopes), list(accumulate(map(len, envelopes), initial=0)), ref.first))
-
-
-def expanded_block(ref: BlockRef, data: bytes) -> Block:
-    """The objects of a block, not one of envelopes, out of what its frame holds; raises Corrupt."""
-    return _of_size(ref, _plain(data, ref))
 
 
 def _of_size(ref: BlockRef, block: Block) -> Block:
@@ -408,9 +406,13 @@ def _of_size(ref: BlockRef, block: Block) -> Block:
     return block
 
 
-def _plain(data: bytes, ref: BlockRef) -> Block:
-    count, words, split = ref.objects, ref.objects, _NONE
-    if ref.codec is Codec.SPLIT:
+def plain_block(data: bytes, count: int, first: int, codec: int) -> Block:
+    """The ``count`` objects, from number ``first`` on, out of what a frame of codec PLAIN or SPLIT holds.
+
+    Raises Corrupt.
+    """
+    words, split = count, _NONE
+    if codec == _SPLIT:
         skeletons = int.from_bytes(data[:4], "little")
         if skeletons > count:
             raise Corrupt("a block of more skeletons than objects")
@@ -424,7 +426,7 @@ def _plain(data: bytes, ref: BlockRef) -> Block:
     ends = list(accumulate(lengths, initial=4 * words))
     if ends[-1] != len(data):
         raise Corrupt("a block whose objects do not fill it")
-    return Block(data, ends, ref.first, split)
+    return Block(data, ends, first, split)
 
 
 class _Bodies:

@@ -8,11 +8,11 @@ and the reader reads it by itself and says why. Must not: verify objects, or kno
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from agentsession_cas.core.packformat import Block, BlockRef
-from agentsession_cas.core.packspan import Span
+from agentsession_cas.core.packformat import Block
+from agentsession_cas.core.packspan import Taken
 from agentsession_cas.objects.pack import Pack
 
 __all__ = ["HELPERS_MAX", "Ahead", "Helpers"]
@@ -62,27 +62,33 @@ class Helpers:
 class Ahead:
     """The blocks of bodies and pieces of a pack from ``first`` on that hold ``size`` bytes at most together.
 
-    With ``helpers`` they are expanded meanwhile, else when they are asked for.
+    With ``helpers`` they are expanded meanwhile, else at once.
     """
 
-    __slots__ = ("_first", "_last", "_pack", "_span", "_thread")
+    __slots__ = ("_pack", "_span", "_thread", "first")
 
     def __init__(self, pack: Pack, first: int, size: int, helpers: Helpers | None = None) -> None:
-        frames, dictionaries = pack.frames(first, size)
         self._pack = pack
-        self._first = first
-        self._last = frames[-1][0] if frames else -1
-        self._span = Span(frames, dictionaries)
-        self._thread = helpers.start(self._span.expand) if helpers is not None and frames else None
-        if self._thread is None:
-            self._span.expand()
+        self.first = first
+        self._span = span = pack.span(first, size)
+        self._thread = helpers.start(span.expand) if helpers is not None and span is not None and span.size else None
+        if self._thread is None and span is not None:
+            span.expand()
 
     def covers(self, pack: Pack, at: int) -> bool:
         """Whether a block is among them, or lies between two of them."""
-        return pack is self._pack and self._first <= at <= self._last
+        return pack is self._pack and self._span is not None and self.first <= at <= self._span.last
 
-    def blocks(self) -> Iterator[tuple[int, BlockRef, Block]]:
-        """Them, by their numbers, up to the first that does not read."""
+    def pieces(self) -> Mapping[int, Block]:
+        """Those of pieces, by number."""
+        self._wait()
+        return self._span.pieces() if self._span is not None else {}
+
+    def taken(self) -> Taken:
+        """What they hold, up to the first that does not read."""
+        self._wait()
+        return self._span.taken() if self._span is not None else Taken({})
+
+    def _wait(self) -> None:
         if self._thread is not None:
             self._thread.join()
-        return self._span.blocks()

@@ -11,7 +11,7 @@ one costs time and no more. Must not: open files, or hold one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -62,6 +62,7 @@ class InOrder:
         "_coming",
         "_get",
         "_helpers",
+        "_kept",
         "_next_piece",
         "_packs",
         "_piece",
@@ -99,6 +100,7 @@ class InOrder:
         self._ahead: Ahead | None = None
         self._next_piece = (_NO_BLOCK, 0)
         self._coming: deque[Block] = deque()
+        self._kept: Mapping[int, Block] = {}
         self._pieces: dict[bytes, Place] = {}
 
     def get(self, digest: bytes) -> bytes:
@@ -153,49 +155,44 @@ class InOrder:
     def _run_at(self, pack: Pack, at: int) -> _Run | None:
         """The run that a block is in, read when it is the second time, or behind a run; None when it is neither."""
         runs = self._runs
-        for run in runs:
-            if run.pack is pack and run.first <= at <= run.last:
-                return run
+        for known in runs:
+            if known.pack is pack and known.first <= at <= known.last:
+                return known
         behind = next((run for run in runs if run.pack is pack and run.last < at <= run.last + _NEAR), None)
         if behind is None and self._at != (pack, at):
             return None
-        blocks = self._read_on(pack, at, behind) if self._space is Space.CONTENTS else []
-        run = self._run_of(pack, blocks or [(self._space, at, pack.block(at))])
+        run = self._read_on(pack, at, behind) if self._space is Space.CONTENTS else None
+        run = run or _Run(pack, at, at, *pack.block(at).sorted_out())
         self._runs = (run, *runs)[:_RUNS_MAX]
         return run
 
-    def _read_on(self, pack: Pack, at: int, behind: _Run | None) -> list[tuple[Space, int, Block]]:
-        """Blocks of bodies and pieces around one; behind a run more of them, and the next are read ahead.
+    def _read_on(self, pack: Pack, at: int, behind: _Run | None) -> _Run | None:
+        """Blocks of bodies and pieces from one on; behind a run more of them, and the next are read ahead.
 
-        None of them when that one does not read.
+        The pieces go to the blocks that are kept. None when that one does not read.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is None or not ahead.covers(pack, at):
             ahead = Ahead(pack, at, _SHORT if behind is None else _LONG)
-        blocks = [(ref.space, number, block) for number, ref, block in ahead.blocks()]
-        if not blocks or not blocks[0][1] <= at <= blocks[-1][1]:
-            return []
+        taken = ahead.taken()
+        if taken.last < at:
+            return None
         if behind is not None:
-            self._ahead = Ahead(pack, blocks[-1][1] + 1, _LONG, self._helpers)
-        return blocks
-
-    def _run_of(self, pack: Pack, blocks: list[tuple[Space, int, Block]]) -> _Run:
-        """The objects of these blocks; the pieces go to the blocks that are kept."""
-        whole: dict[bytes, bytes] = {}
-        split: dict[bytes, bytes] = {}
-        pieces: list[Block] = []
-        for space, number, block in blocks:
-            if space is self._space:
-                block.sort_out(whole, split)
-            else:
-                pack.keep(number, block)
-                pieces.append(block)
-        if pieces:
-            coming = [*self._coming, *pieces]
+            self._ahead = Ahead(pack, taken.last + 1, _LONG, self._helpers)
+        self._keep(pack, taken.pieces)
+        if taken.pieces:
+            coming = [*self._coming, *taken.pieces.values()]
             while sum(block.size for block in coming) > 2 * _LONG:
                 del coming[0]
             self._coming = deque(coming)
-        return _Run(pack, blocks[0][1], blocks[-1][1], whole, split)
+        return _Run(pack, ahead.first, taken.last, taken.whole, taken.split)
+
+    def _keep(self, pack: Pack, pieces: Mapping[int, Block]) -> None:
+        """Have blocks of pieces at hand while what was read lately is."""
+        if pieces is not self._kept:
+            self._kept = pieces
+            for number, block in pieces.items():
+                pack.keep(number, block)
 
     def _probable(self, cut: Cut) -> bytes | memoryview:
         """What is probably the piece: the next one if it is as long, else what lies where an index shows it."""
@@ -214,6 +211,9 @@ class InOrder:
         place = known or self._packs.seek(Space.PIECES, cut.digest)
         if place is None:
             return self._piece(cut)
+        ahead = self._ahead
+        if ahead is not None and ahead.covers(place.pack, place.block):
+            self._keep(place.pack, ahead.pieces())
         block = place.pack.block(place.block)
         if known is None:
             self._next_piece = (block, place.number + 1)

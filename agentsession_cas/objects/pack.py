@@ -19,10 +19,9 @@ from typing import Final
 
 from agentsession_cas.core.packformat import HEADER_SIZE, Block, Grade, Space, Table, decode_header
 from agentsession_cas.core.packindex import Index, encode_index, key_of
-from agentsession_cas.core.packspan import Frame
+from agentsession_cas.core.packspan import Span
 from agentsession_cas.core.pieces import Skeleton, Stored
 from agentsession_cas.core.slices import Slices
-from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Fs, MappedFile
 from agentsession_cas.errors import AgentSessionError, Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
@@ -207,20 +206,18 @@ class Pack:
                 self._mapping.close()
                 self._mapping = None
 
-    def frames(self, first: int, size: int) -> tuple[list[Frame], dict[int, Dictionary]]:
-        """What ``PackFile.frames`` gives, and the dictionaries it takes; nothing when any of it does not read."""
+    def span(self, first: int, size: int) -> Span | None:
+        """What ``PackFile.span`` gives; None when any of it cannot be read."""
         with suppress(Corrupt, DiskError):
             file = self._files.lend(self) or self.open(self.index().table)
             try:
-                found = file.frames(first, size)
-                numbers = {ref.dictionary for _, ref, _ in found} - {0}
-                dictionaries = {number: file.dictionary(number) for number in numbers}
+                span = file.span(first, size)
             except BaseException:
                 file.close()
                 raise
             self._files.leave(self, file)
-            return found, dictionaries
-        return [], {}
+            return span
+        return None
 
     def keep(self, at: int, block: Block) -> None:
         """Keep a block that was read, by its number."""

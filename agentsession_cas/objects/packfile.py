@@ -28,17 +28,14 @@ from agentsession_cas.core.packformat import (
     table_size,
 )
 from agentsession_cas.core.packindex import keys_of
-from agentsession_cas.core.packspan import Frame
+from agentsession_cas.core.packspan import Span
 from agentsession_cas.core.pieces import Skeleton
-from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.errors import Corrupt, DiskError
 from agentsession_cas.objects.dictionaries import Dictionaries
 
 __all__ = ["CACHE_MAX", "OPEN_MAX", "BlockCache", "BlockRead", "Note", "OpenPacks", "PackFile", "note_nothing"]
 
-_TOGETHER: Final = (Space.CONTENTS, Space.PIECES)
-_FRAMES_MAX: Final = 2048
 
 CACHE_MAX: Final = 32 << 20
 """Bytes of blocks kept in memory per store."""
@@ -192,28 +189,12 @@ class PackFile:
         self._last = (number, block)
         return block
 
-    def frames(self, first: int, size: int) -> list[Frame]:
-        """The blocks of bodies and pieces from one on, as they lie there: so many as hold ``size`` bytes at most.
-
-        What lies in between counts as it lies there. Raises Corrupt, DiskError.
-        """
-        refs: list[tuple[int, BlockRef]] = []
-        start = end = 0
-        last = min(self.table.blocks, first + _FRAMES_MAX)
-        for number, ref in enumerate(self.table.refs(first, last), first):
-            together = ref.space in _TOGETHER
-            size -= ref.raw if together else ref.size
-            if size < 0:
-                break
-            if together:
-                start, end = start or ref.offset, ref.offset + ref.size
-                refs.append((number, ref))
-        data = self._file.pread(end - start, start) if refs else b""
-        return [(number, ref, data[ref.offset - start : ref.offset - start + ref.size]) for number, ref in refs]
-
-    def dictionary(self, number: int) -> Dictionary:
-        """The dictionary of that id, which blocks were made with. Raises Corrupt, DiskError."""
-        return self._dictionaries.get(number)
+    def span(self, first: int, size: int) -> Span:
+        """The blocks of bodies and pieces from one on that hold ``size`` bytes at most. Raises Corrupt, DiskError."""
+        span = Span(self.table, first, size)
+        data = self._file.pread(span.size, span.start) if span.size else b""
+        span.fill(data, {number: self._dictionaries.get(number) for number in span.dictionaries()})
+        return span
 
     def unsummed(self, number: int) -> Block:
         """A block whose checksum is not asked: its objects' hashes tell which are whole. Raises as ``block``."""

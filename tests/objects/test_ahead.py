@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from agentsession_cas.core import zframes
 from agentsession_cas.core.canonical import canonical
-from agentsession_cas.core.packformat import BlockRef, Grade, Space
+from agentsession_cas.core.packformat import Block, Grade, Space
 from agentsession_cas.core.packspan import Span
-from agentsession_cas.core.pieces import Cut, decode_skeleton, join, join_encoded
+from agentsession_cas.core.pieces import Cut, Skeleton, Stored, decode_skeleton, encode_stored, join, join_encoded
 from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.memory import memory_host
@@ -41,6 +41,21 @@ def store() -> Iterator[Host]:
     assert not at_work()
 
 
+BODIES = [
+    named(canonical({"n": n, "text": f"{n:x}" * 99, "large": "l" * 5000 if n % 50 == 7 else ""})) for n in range(600)
+]
+
+
+@pytest.fixture
+def everyday(store: Host) -> Host:
+    """A store with many blocks of bodies one behind the other."""
+    database = ObjectDatabase(store, "")
+    database.publish(BODIES, loose_below=0)
+    fresh = [pack for pack in database.packs() if pack.grade() is Grade.FRESH]
+    drain(database.consolidator(nullcontext).merge(fresh, (), Grade.EVERYDAY, None))
+    return store
+
+
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs so short that all there is makes many of them."""
@@ -63,46 +78,70 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return asked
 
 
-def one_each(pack: Pack, first: int, last: int) -> list[tuple[int, BlockRef, list[bytes]]]:
-    """Blocks of bodies and pieces as a pack reads each by itself."""
-    table = pack.index().table
-    refs = [(number, table.block(number)) for number in range(first, last + 1)]
-    together = [(number, ref) for number, ref in refs if ref.space in (Space.CONTENTS, Space.PIECES)]
-    return [(number, ref, pack.block(number).digests()) for number, ref in together]
+Answer = tuple[dict[bytes, bytes], dict[bytes, bytes], dict[int, list[bytes]], int]
+
+
+def one_each(pack: Pack, first: int, last: int) -> Answer:
+    """What blocks of bodies and pieces hold, as a pack reads each by itself."""
+    whole: dict[bytes, bytes] = {}
+    split: dict[bytes, bytes] = {}
+    pieces: dict[int, list[bytes]] = {}
+    for number in range(first, last + 1):
+        space = pack.index().table.block(number).space
+        if space is Space.CONTENTS:
+            for digest, stored in zip(pack.block(number).digests(), objects_of(pack.block(number)), strict=True):
+                (split if isinstance(stored, Skeleton) else whole)[digest] = encode_stored(stored)
+        elif space is Space.PIECES:
+            pieces[number] = pack.block(number).digests()
+    return whole, split, pieces, last
+
+
+def objects_of(block: Block) -> list[Stored]:
+    return [block.stored(number) for number in range(block.first, block.first + len(block))]
+
+
+def taken(ahead: Ahead) -> Answer:
+    found = ahead.taken()
+    assert ahead.pieces() is found.pieces
+    return found.whole, found.split, {number: block.digests() for number, block in found.pieces.items()}, found.last
 
 
 @pytest.mark.parametrize("many", [True, False], ids=["at once", "one by one"])
 @pytest.mark.parametrize("helped", [True, False], ids=["thread", "alone"])
 def test_blocks_ahead_are_those_read_by_themselves(
-    store: Host, monkeypatch: pytest.MonkeyPatch, many: bool, helped: bool
+    everyday: Host, monkeypatch: pytest.MonkeyPatch, many: bool, helped: bool
 ) -> None:
     monkeypatch.setattr(zframes, "_MANY", many and zframes._MANY)
     helpers = Helpers() if helped else None
-    for pack in ObjectDatabase(store, "").packs():
+    for pack in ObjectDatabase(everyday, "").packs():
         table = pack.index().table
-        assert list(table.refs(0, table.blocks)) == [table.block(number) for number in range(table.blocks)]
+        refs = [table.block(number) for number in range(table.blocks)]
+        together = [at for at, ref in enumerate(refs) if ref.space in (Space.CONTENTS, Space.PIECES)]
         for size in (1 << 10, 1 << 14, 1 << 30):
             for first in range(0, table.blocks, 7):
-                ahead = Ahead(pack, first, size, helpers)
-                found = [(number, ref, block.digests()) for number, ref, block in ahead.blocks()]
-                assert sum(ref.raw for _, ref, _ in found) <= size
-                last = found[-1][0] if found else -1
+                found = taken(Ahead(pack, first, size, helpers))
+                last = found[-1]
                 assert found == one_each(pack, first, last)
+                assert sum(refs[at].raw for at in together if first <= at <= last) <= size
+                if size == 1 << 30:
+                    assert last == max((at for at in together if at >= first), default=-1)
 
 
 @pytest.mark.parametrize("many", [True, False], ids=["at once", "one by one"])
-def test_a_damaged_block_ends_it(store: Host, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+@pytest.mark.parametrize("space", [Space.CONTENTS, Space.PIECES])
+def test_a_damaged_block_ends_it(everyday: Host, monkeypatch: pytest.MonkeyPatch, space: Space, many: bool) -> None:
     monkeypatch.setattr(zframes, "_MANY", many and zframes._MANY)
-    database = ObjectDatabase(store, "")
-    pack = max(database.packs(), key=lambda each: each.index().table.blocks)
+    packs = ObjectDatabase(everyday, "").packs()
+    pack = max(packs, key=lambda each: each.index().table.blocks)
     table = pack.index().table
-    bad = [number for number in range(table.blocks) if table.block(number).space is Space.CONTENTS][3]
+    bad = [number for number in range(table.blocks) if table.block(number).space is space][-1]
     good = one_each(pack, 0, bad - 1)
-    file = store.fs.open(pack.path, write=True)
+    file = everyday.fs.open(pack.path, write=True)
     ref = table.block(bad)
     file.pwrite(bytes(ref.size), ref.offset)
-    found = [(number, ref, block.digests()) for number, ref, block in Ahead(pack, 0, 1 << 30, Helpers()).blocks()]
-    assert found == good
+    found = taken(Ahead(pack, 0, 1 << 30, Helpers()))
+    assert found[:3] == good[:3]
+    assert found[3] < bad
 
 
 def test_a_frame_of_another_size_than_was_noted_ends_it() -> None:
@@ -126,19 +165,17 @@ HELD = memory_host()
 made(HELD, "")
 
 
-BODIES = [
-    named(canonical({"n": n, "text": f"{n:x}" * 99, "large": "l" * 5000 if n % 50 == 7 else ""})) for n in range(600)
-]
-
-
-@pytest.fixture
-def everyday(store: Host) -> Host:
-    """A store with many blocks of bodies one behind the other."""
-    database = ObjectDatabase(store, "")
-    database.publish(BODIES, loose_below=0)
-    fresh = [pack for pack in database.packs() if pack.grade() is Grade.FRESH]
-    drain(database.consolidator(nullcontext).merge(fresh, (), Grade.EVERYDAY, None))
-    return store
+def test_packs_are_merged_in_the_order_they_were_made_in() -> None:
+    host = memory_host()
+    for name in ("objects", "objects/pack", "tmp"):
+        host.fs.mkdir(f"/{name}")
+    database = ObjectDatabase(host, "")
+    for first in range(0, len(BODIES), 60):
+        database.publish(BODIES[first : first + 60], loose_below=0)
+    drain(database.consolidator(nullcontext).merge(database.packs(), (), Grade.EVERYDAY, None))
+    [merged] = database.packs()
+    lie = [digest for space, digest, _ in merged.locations() if space is Space.CONTENTS]
+    assert lie == [digest for _, digest, _ in BODIES]
 
 
 @pytest.mark.usefixtures("small_steps")
