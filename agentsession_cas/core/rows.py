@@ -24,6 +24,7 @@ __all__ = [
     "PARENTS_BIT",
     "REF_BASE",
     "REF_ELSEWHERE",
+    "REF_FIRST",
     "REF_ROOT",
     "ROWS_PER_BLOCK",
     "ROW_SIZE",
@@ -56,6 +57,8 @@ NO_DIGEST: Final = bytes(32)
 
 REF_ROOT: Final = 0
 REF_BASE: Final = 1
+REF_FIRST: Final = 2
+"""The reference to row 0."""
 REF_ELSEWHERE: Final = 0xFFFFFFFF
 """A target that is not an own entry and not the base: the body says which."""
 
@@ -153,12 +156,12 @@ assert _BODY.size + _CRC.size == _COLUMNS.size == _ROWS.size == _SEALED.size == 
 
 def ref_to(number: int) -> int:
     """The reference to row ``number``."""
-    return number + 2
+    return number + REF_FIRST
 
 
 def row_of_ref(ref: int) -> int:
     """The row a reference names, or -1 when it names the root or the base."""
-    return ref - 2 if ref >= 2 else -1
+    return ref - REF_FIRST if ref >= REF_FIRST else -1
 
 
 def whole_rows(count: int) -> int:

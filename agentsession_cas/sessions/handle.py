@@ -50,8 +50,9 @@ class SessionWriter(Session):
         and DiskError when the disk refuses.
         """
         drafts = (entry if type(entry) is Draft else Draft.of(entry),)
-        ((id_, outcome, unresolved, _, _, _),), committed = self._writer.append_batch(drafts, durable)
-        self._follow()
+        writer = self._writer
+        ((id_, outcome, unresolved, _, _, _),), committed = writer.append_batch(drafts, durable)
+        self.header, self.leaf = writer.header, writer.head
         return _make(Result, (id_, outcome, committed, unresolved))
 
     def append_batch(self, entries: Iterable[Appendable], durable: bool | None = None) -> list[Result]:

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from agentsession_cas.core.framing import Generation, Scan
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.rows import REF_BASE, REF_ROOT, ROW_SIZE, Newest, log_seed, seal_row, whole_rows
-from agentsession_cas.effects.durable import remove_tree, write_new
-from agentsession_cas.effects.host import Fs, Host, Lock
+from agentsession_cas.effects.durable import create_with, remove_tree
+from agentsession_cas.effects.host import Fs, Host, Lock, OpenFile
 from agentsession_cas.errors import (
     AgentSessionError,
     BadInput,
@@ -247,11 +247,18 @@ def place_session(
     fs.mkdir(stage)
     lock: Lock | None = None
     try:
-        write_new(fs, f"{stage}/{HEADER_NAME}", encode_header(header))
-        tail = _stage_rows(fs, stage, generation, rows)
+        log, tail = _rows(generation, rows)
         data, end, sequence = generation_bytes(generation, tail, ())
-        write_new(fs, f"{stage}/{JOURNAL_NAME}", data)
-        lock = lock_session(host, stage, header.id, 0.0)
+        made = {HEADER_NAME: encode_header(header), log_name(generation.log): log, JOURNAL_NAME: data}
+        with ExitStack() as held:
+            staged: list[OpenFile] = []
+            for name, content in made.items():
+                if content:
+                    staged.append(create_with(fs, f"{stage}/{name}", content))
+                    held.callback(staged[-1].close)
+            lock = lock_session(host, stage, header.id, 0.0)
+            for file in staged:
+                file.sync()
         fs.sync_dir(stage)
         fs.rename(stage, directory)
     except BaseException as error:
@@ -288,14 +295,12 @@ def hold_placed(services: Services, sessions: str, placed: Sequence[Placed], pre
     return writers
 
 
-def _stage_rows(fs: Fs, stage: str, generation: Generation, rows: Sequence[bytes]) -> bytes:
-    """Write the log of a new session; returns the tail for its journal."""
+def _rows(generation: Generation, rows: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The log of a new session, and the tail for its journal."""
     seed = log_seed(generation.birth, generation.log)
     sealed = b"".join(seal_row(row, number, seed) for number, row in enumerate(rows))
     whole = whole_rows(len(rows)) * ROW_SIZE
-    if whole:
-        write_new(fs, f"{stage}/{log_name(generation.log)}", sealed[:whole])
-    return sealed[whole:]
+    return sealed[:whole], sealed[whole:]
 
 
 def _discard(fs: Fs, stage: str) -> None:

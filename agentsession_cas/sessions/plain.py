@@ -17,7 +17,7 @@ from agentsession_cas.core.canonical import canonical, fitted
 from agentsession_cas.core.entry import SIDECAR, Draft, Json
 from agentsession_cas.core.facts import ITEM_KINDS, Code, Flag, Kind, call_digest
 from agentsession_cas.core.framing import Record
-from agentsession_cas.core.rows import REF_ROOT, pack_row, ref_to
+from agentsession_cas.core.rows import REF_FIRST, REF_ROOT, pack_row
 from agentsession_cas.core.timestamps import ts_from_ns
 from agentsession_cas.errors import BadJSON, LimitExceeded
 
@@ -117,7 +117,7 @@ def chain_items(
         context_digest = sha256(f'["{context}","item","sha256:{share}"]'.encode()).digest()
         context = "sha256:" + context_digest.hex()
         flags = Flag.REASONING_FROM if response and kind is Kind.REASONING else 0
-        above, head, head_id = head, ref_to(number), "sha256:" + digest.hex()
+        above, head, head_id = head, number + REF_FIRST, "sha256:" + digest.hex()
         row = pack_row(digest, hashed, context_digest, above, head, REF_ROOT, now, _ITEM, kind_number, flags, call)
         records.append(_make(Record, (row, envelope, content)))
         accepted.append(_make(Accepted, (head_id, Outcome.CONTINUED, [], "item", Code.ITEM, kind)))

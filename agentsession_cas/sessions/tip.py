@@ -14,7 +14,17 @@ from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.rows import NO_DIGEST, REF_BASE, REF_ROOT, Newest, Row, RowCode, encode_row, ref_to
+from agentsession_cas.core.rows import (
+    NO_DIGEST,
+    REF_BASE,
+    REF_FIRST,
+    REF_ROOT,
+    Newest,
+    Row,
+    RowCode,
+    encode_row,
+    ref_to,
+)
 from agentsession_cas.core.spans import check_redacted
 from agentsession_cas.core.timestamps import ts_from_ns, ts_to_ns
 from agentsession_cas.effects.host import Clock
@@ -109,15 +119,16 @@ class Tip:
         """Accept the plain items that the drafts begin with: most appends are, and take half as long so."""
         source, head_id = self.source, self.head_id
         number = len(source.table)
-        if self.head != ref_to(number - 1) or self._context_of != head_id or self._redacted_only:
+        if self.head != number - 1 + REF_FIRST or self._context_of != head_id or self._redacted_only:
             return []
         run = chain_items(drafts, number, self.head, head_id, self._context, source.known_calls, self._clock.now_ns)
         records, accepted, calls, flags, context = run
         if records:
-            self.head, self.head_id = ref_to(number + len(records) - 1), accepted[-1].id
+            self.head, self.head_id = number + len(records) - 1 + REF_FIRST, accepted[-1].id
             self.head_digest = records[-1].row[:32]
             self._context_of, self._context = self.head_id, context
-            self.newest = self.newest.with_flags(flags)
+            if flags:
+                self.newest = self.newest.with_flags(flags)
             source.extend(records, calls, self.head_id)
         return accepted
 

@@ -196,7 +196,7 @@ def held_not_committed(patch: Patch) -> None:
 
 def created_files_not_synced(patch: Patch) -> None:
     """A new session is named before its files are on the disk."""
-    patch.setattr(opening, "write_new", _deaf_fs(durable.write_new, files=""))
+    patch.setattr(opening, "create_with", _deaf_fs(durable.create_with, files=""))
 
 
 def created_names_not_synced(patch: Patch) -> None:
