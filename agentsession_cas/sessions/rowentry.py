@@ -31,6 +31,9 @@ class Bodies(Protocol):
     def get(self, digest: bytes) -> bytes:
         """The verified body of that hash."""
 
+    def let_go(self) -> None:
+        """Have nothing at hand: it takes memory."""
+
 
 class RowEntry(Entry):
     """An entry without ``parents`` whose envelope a row holds whole. Make one with :func:`row_entry`."""
@@ -106,6 +109,19 @@ def row_entries(
     ``bodies`` has those of the rows below the table's base, ``id_of_ref`` gives the id a reference names;
     ``entry_of_row`` makes an entry that needs more than that, or lies in the journal.
     """
+    try:
+        yield from _entries(table, count, bodies, id_of_ref, entry_of_row)
+    finally:
+        bodies.let_go()  # an entry that is kept may ask for its body long after
+
+
+def _entries(
+    table: RowTable,
+    count: int,
+    bodies: Bodies,
+    id_of_ref: Callable[[int], str],
+    entry_of_row: Callable[[int], Entry],
+) -> Iterator[Entry]:
     fetch = bodies.get
     before, before_id = -1, ""
     number = 0

@@ -109,3 +109,20 @@ def test_rows_are_counted_up_to_the_first_that_is_not_whole(count: int, number: 
         data[at] = byte
     single = [sealed_ok(bytes(data), n * ROW_SIZE, number + n, seed) for n in range(count)]
     assert sealed_count(bytes(data), number, seed) == [*single, False].index(False)
+
+
+def test_what_was_read_ahead_is_let_go_behind_a_walk_and_a_kept_entry_still_reads() -> None:
+    with ticking_store() as store:
+        with store.create(id="s", cwd="/") as session:
+            session.append_batch([entry.user(f"{n} {'text ' * 90}") for n in range(300)])
+            session.checkpoint()
+        for whole in (True, False):
+            walk = iter(store.read("s"))
+            kept = [next(walk) for _ in range(50)]
+            assert all(each.body for each in kept[:30])
+            read = kept[-1]._fetch.__self__  # type: ignore[attr-defined]
+            assert read.whole
+            kept += list(walk) if whole else []
+            del walk
+            assert not read.whole
+            assert [each.line for each in kept] == [each.line for each in store.read("s")][: len(kept)]
