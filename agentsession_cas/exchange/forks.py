@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agentsession_cas.core.facts import Flag
-from agentsession_cas.core.framing import Record
+from agentsession_cas.core.framing import SALT_END, Record, salt_of
 from agentsession_cas.core.header import REDACTION_MINOR, Header
 from agentsession_cas.core.leaf import is_leaf_label
 from agentsession_cas.core.rows import PARENTS_BIT
@@ -84,6 +84,7 @@ def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapsho
     """
     source, table = origin.source, origin.source.table
     position = found = source.find(entry)
+    named = origin.state.is_named
     records: list[Record] = []
     while position >= source.base_count and source.number(position) >= table.base:
         records.append(table.pending[source.number(position) - table.base])
@@ -92,9 +93,11 @@ def anchor_path(fs: Fs, objects: ObjectDatabase, directory: str, origin: Snapsho
         journal = fs.open(f"{directory}/{JOURNAL_NAME}", write=True)
         try:
             journal.sync()
+            # a checkpoint may have come since: then it is the next generation that was synced, and not what was read
+            named = named and salt_of(journal.pread(SALT_END, 0)) == origin.state.scan.generation.salt
         finally:
             journal.close()
         publish_records(objects, records)
-    if found >= source.base_count and not origin.state.is_named:
+    if found >= source.base_count and not named:
         fs.sync_dir(directory)
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+import pytest
 
 from agentsession_cas import Store, entry
-from agentsession_cas.effects.host import Fs, real_host
+from agentsession_cas.effects.host import Fs, OpenFile, real_host
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.crashes import Through
 
@@ -72,3 +75,51 @@ def test_a_fork_syncs_what_it_makes_and_no_more() -> None:
         fork.close()
     assert len(syncs) == 4
     assert not any("origin" in path for path in syncs)
+
+
+class Dying(Through):
+    """A file system of a process that dies before the name of a journal is durable."""
+
+    def sync_dir(self, path: str) -> None:
+        if path.endswith("/origin"):
+            raise KeyboardInterrupt
+        self._inner.sync_dir(path)
+
+
+class Meanwhile(Through):
+    """A file system on which somebody acts just before the origin's journal is opened to be synced."""
+
+    def __init__(self, fs: Any, act: Callable[[], None]) -> None:
+        super().__init__(fs)
+        self._act = act
+
+    def open(self, path: str, *, write: bool = False) -> OpenFile:
+        if write and path.endswith("/origin/journal"):
+            self._act()
+        return cast(OpenFile, self._inner.open(path, write=write))
+
+
+def test_a_checkpoint_between_the_look_at_an_origin_and_its_sync_leaves_the_base_in_both() -> None:
+    """What is synced then is the next generation, whose name may go with its writer; what was read was not."""
+    sim = Sim()
+    with Store.open("/st", create=True, host=sim.host, background=False) as store:
+        with store.create(id="origin") as origin:
+            origin.append_batch([entry.user(str(number)) for number in range(40)])
+            origin.checkpoint()
+        first = replace(sim.host, fs=cast(Fs, Dying(sim.host.fs)))
+        with Store.open("/st", host=first, background=False) as theirs:
+            writer = theirs.open_session("origin")
+            writer.append(entry.user("in the journal"), durable=True)
+            base = writer.append(entry.user("not synced"), durable=False).id
+
+            def dies() -> None:
+                with pytest.raises(KeyboardInterrupt):
+                    writer.checkpoint()
+
+            second = replace(sim.process("p2"), fs=cast(Fs, Meanwhile(sim.process("p2").fs, dies)))
+            with Store.open("/st", host=second, background=False) as ours:
+                ours.fork("origin", base, id="fork")
+            for image in sim.images(30):
+                with Store.open("/st", host=image.host, background=False) as left:
+                    assert base in [each.id for each in left.read("origin")]
+                    assert base in [each.id for each in left.read("fork")]
