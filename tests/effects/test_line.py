@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from typing import Any, cast
 
 import pytest
 
-from agentsession_cas.effects.host import Host, Lock, real_host
+from agentsession_cas.effects.host import Fs, Host, Lock, real_host, translate
 from agentsession_cas.effects.line import is_awaited, lock_in_line
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.crashes import Through
 
 
 def test_it_is_a_lock_like_any_other() -> None:
@@ -54,6 +58,31 @@ def test_a_process_that_dies_in_line_leaves_it() -> None:
     assert is_awaited(sim.host, "/lock", timeout_s=1.0)
     sim.kill("p2")
     assert not is_awaited(sim.host, "/lock")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EACCES])
+def test_where_there_can_be_no_line_the_lock_is_had_without(code: int) -> None:
+    """Above all on a full disk: what waits in line is what makes room."""
+    sim = Sim()
+    host = replace(sim.host, fs=cast(Fs, Refusing(sim.host.fs, code)))
+    held = lock_in_line(host, "/lock", timeout_s=1.0)
+    assert held is not None
+    assert not is_awaited(host, "/lock", timeout_s=1.0)
+    assert lock_in_line(host, "/lock", timeout_s=1.0) is None
+    held.release()
+
+
+class Refusing(Through):
+    """A file system that makes no file for a line."""
+
+    def __init__(self, inner: Any, code: int) -> None:
+        super().__init__(inner)
+        self._code = code
+
+    def lock(self, path: str, *, exclusive: bool, timeout_s: float = 0.0, note: str = "") -> Lock | None:
+        if path.endswith("-next"):
+            raise translate(OSError(self._code, "refused"), "lock", path)
+        return cast(Lock | None, self._inner.lock(path, exclusive=exclusive, timeout_s=timeout_s, note=note))
 
 
 @pytest.mark.parametrize("polite", [True, False])
