@@ -97,6 +97,12 @@ class Tip:
         """Where it is now."""
         return _make(TipMark, (len(self.source.table), self.head, self.head_id, self.newest))
 
+    def head_at(self, rows: int) -> tuple[int, bytes]:
+        """The head as the first ``rows`` rows, of which there is one, left it: its reference, and its id, raw."""
+        head = self.source.table.row(rows - 1).head
+        head_id = self.source.id_of_ref(head)
+        return head, digest_of(head_id) if head_id else NO_DIGEST
+
     def back_to(self, mark: TipMark) -> None:
         """Take back what came since: it was never accepted."""
         self.source.cut(mark.rows)

@@ -270,7 +270,8 @@ class Writer:
             with mutex:
                 journal.settle(covered)
                 tip = self._tip
-                journal.witness(tip.head, tip.head_digest, tip.newest)
+                head = tip.head_at(covered) if covered < journal.sequence else (tip.head, tip.head_digest)
+                journal.witness(*head, tip.newest)  # and not of what came meanwhile, which may yet be lost
 
     def witness(self) -> None:
         """Write HEAD for what is committed; a hint, whose failure fails nothing."""

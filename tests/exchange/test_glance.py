@@ -17,6 +17,7 @@ from agentsession_cas.errors import AgentSessionError, Damaged
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
 from agentsession_cas.sessions.listing import Summary, glance, summarise
 from agentsession_cas.sessions.opening import HEADER_NAME
+from agentsession_cas.testing.simfs import Sim
 
 FILES = (HEADER_NAME, HEAD_NAME, JOURNAL_NAME, "log-0", "log-1", "log-1.packed", "log-2.packed")
 
@@ -238,3 +239,68 @@ def test_a_name_directly_behind_a_checkpoint_is_told_at_a_glance(tmp_path: Path,
             session.checkpoint()
             session.append(entry.info(name="called"))
         assert [each.name for each in store.list()] == ["called"]
+
+
+# --- power cuts ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_after_a_power_cut_a_glance_says_what_reading_says(seed: int) -> None:
+    """What is appended while a sync is under way is not of it: HEAD must tell of no head that may yet be lost."""
+    chance = Random(seed)
+    sim = Sim(seed=seed, sector=chance.choice((512, 4096)))
+    with Store.open("/st", create=True, host=sim.host, background=False) as store:
+        session = store.create(id="s")
+        ids = [session.append(entry.user("first"), durable=True).id]
+
+        def meanwhile(kind: str, path: str) -> None:
+            if kind == "sync" and path.endswith("/s/journal") and chance.random() < 0.8:
+                act(chance.randrange(5), durable=False)
+
+        def act(kind: int, *, durable: bool) -> None:
+            if kind == 0:
+                session.set_head(store.read("s").leaf, chance.choice(ids), durable=durable)
+            elif kind == 1:
+                session.append(entry.info(f"name {chance.random()}"), durable=durable)
+            else:
+                ids.append(session.append(entry.user("x" * chance.choice((1, 5000))), durable=durable).id)
+
+        for _ in range(chance.randrange(1, 9)):
+            sim.watch(meanwhile)
+            if chance.random() < 0.1:
+                session.checkpoint()
+            else:
+                act(chance.randrange(5), durable=chance.random() < 0.5)
+            sim.watch(None)
+            for image in sim.images(6, tear=True):
+                with Store.open("/st", host=image.host, background=False, read_only=True) as left:
+                    assert glanced(left, "s") in (None, read_whole(left, "s"))
+        session.close()
+
+
+def test_appended_during_a_sync_and_lost_is_in_no_listing_and_no_finding() -> None:
+    """Nor once another entry has its row, of which HEAD does not tell."""
+    sim = Sim()
+    with Store.open("/st", create=True, host=sim.host, background=False) as store:
+        session = store.create(id="s")
+
+        def meanwhile(kind: str, path: str) -> None:
+            if kind == "sync" and path.endswith("/s/journal"):
+                sim.watch(None)
+                session.append(entry.user("lost"), durable=False)
+
+        sim.watch(meanwhile)
+        kept = session.append(entry.user("kept"), durable=True).id
+        lost = session.leaf
+        images = list(sim.images(30))
+    seen = set()
+    for image in images:
+        with Store.open("/st", host=image.host, background=False) as left:
+            (found,) = left.list()
+            assert found.head == left.read("s").leaf
+            seen.add(found.head)
+            if found.head == kept:
+                left.open_session("s").append(entry.user("in its place"), durable=False)
+                assert {each.severity for each in left.fsck().findings} <= {"note"}
+    assert seen == {kept, lost}
