@@ -6,9 +6,12 @@ tell: each keeps its own order of writes, and none counts on another's. Must not
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, Protocol, TypeVar
+
+from agentsession_cas.effects.threads import helped
 
 __all__ = ["AT_ONCE", "Together", "one_by_one", "side_by_side"]
 
@@ -34,11 +37,27 @@ def one_by_one(works: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def side_by_side(works: Sequence[Callable[[], T]]) -> list[T]:
-    """As :class:`Together`, in threads of their own."""
-    with ThreadPoolExecutor(min(AT_ONCE, max(1, len(works))), "agentsession-together") as crew:
-        begun = [crew.submit(work) for work in works]
-        try:
-            return [each.result() for each in begun]
-        except BaseException:
-            crew.shutdown(wait=False, cancel_futures=True)
-            raise
+    """As :class:`Together`, in this thread and others: in this one alone where none can be had."""
+    left = deque(enumerate(works))
+    done: dict[int, T] = {}
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        while left and not failed:
+            with suppress(IndexError):  # another took the last one
+                at, each = left.popleft()
+                try:
+                    done[at] = each()
+                except BaseException as error:
+                    failed.append(error)
+
+    helpers = helped([work] * (min(AT_ONCE, len(works)) - 1), "agentsession-together")
+    try:
+        work()
+    finally:
+        left.clear()
+        for each in helpers:
+            each.join()
+    if failed:
+        raise failed[0]
+    return [done[at] for at in range(len(works))]

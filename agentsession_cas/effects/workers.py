@@ -91,7 +91,7 @@ def start_workers(count: int, make: Callable[..., Callable[[Any], Any]], given: 
         return []
     setup = pickle.dumps((sys.path, make.__module__, make.__qualname__, given))
     started: list[Worker] = []
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # the latter while this interpreter ends
         for _ in range(count):
             started.append(_Process(setup))
     return started

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.host import real_host
+from agentsession_cas.effects.threads import helped
 from agentsession_cas.effects.workers import Lost, Worker
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.layout import Layout
@@ -163,9 +164,8 @@ class Crew:
 
     def _hand_out(self) -> None:
         """Let the workers take from what is left."""
-        for worker, turn in self._workers:
-            self._threads.append(Thread(target=self._feed, args=(worker, turn), name="fsck", daemon=True))
-            self._threads[-1].start()
+        feeders = [partial(self._feed, worker, turn) for worker, turn in self._workers]
+        self._threads += helped(feeders, "fsck", daemon=True)
 
     def _feed(self, worker: Worker, turn: Lock) -> None:
         """Have a worker answer until nothing is left, ranges first; one thread after the other has it."""

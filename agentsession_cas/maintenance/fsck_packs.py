@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
@@ -18,6 +19,7 @@ from zlib import crc32
 
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.host import real_host
+from agentsession_cas.effects.threads import helped
 from agentsession_cas.effects.workers import Lost, Worker
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.layout import Layout
@@ -101,9 +103,7 @@ class PackReaders:
         self._finish()  # with a pack that was not read to its end
         told: SimpleQueue[tuple[Reading, Said | None]] = SimpleQueue()
         self._left.extend(asked)
-        for worker in self._workers:
-            self._threads.append(Thread(target=self._feed, args=(worker, told), name="fsck", daemon=True))
-            self._threads[-1].start()
+        self._threads += helped([partial(self._feed, worker, told) for worker in self._workers], "fsck", daemon=True)
         for _ in asked:
             reading, said = self._next(told)
             if said is None:

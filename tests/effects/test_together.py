@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +58,45 @@ def test_the_real_ones_wait_together() -> None:
     """As many as are said: each waits until all of them are there."""
     there = threading.Barrier(AT_ONCE)
     assert len(real_host().together([partial(there.wait, 60.0)] * AT_ONCE)) == AT_ONCE
+
+
+@pytest.mark.parametrize("threads", range(3))
+def test_where_no_threads_can_be_had_the_caller_does_the_rest(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = threading.Thread.start
+    left = iter([True] * threads)
+
+    def start(self: threading.Thread) -> None:
+        if not next(left, False):
+            raise RuntimeError("can't start new thread")
+        began(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert real_host().together([partial(abs, -number) for number in range(50)]) == list(range(50))
+
+
+def test_settling_is_done_while_the_interpreter_ends(tmp_path: Path) -> None:
+    """A thread that outlives the main one gets no help from ``concurrent.futures``."""
+    program = """
+import concurrent.futures.thread as pools, sys, threading
+from agentsession_cas import Store, entry
+
+store = Store.open(sys.argv[1], create=True)
+for number in range(3):
+    with store.create(id=f"s{number}") as session:
+        session.append(entry.user("hi"))
+
+def settle():
+    while not pools._shutdown:
+        pass
+    print(store.repack().settled)
+    store.close()
+
+threading.Thread(target=settle).start()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "st")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 def written(sim: Sim) -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -123,6 +124,20 @@ def test_every_damage_is_told_as_without_help(bench: Bench, code: str) -> None:
 @pytest.mark.parametrize("kind", [Stops, Doubtful])
 def test_whatever_becomes_of_who_helps(parted: Path, kind: type[Reader]) -> None:
     assert check(parted, kind)[0] == plainly(parted)
+
+
+def test_where_no_thread_can_be_had_nobody_helps(parted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the workers would be asked is done here."""
+    alone = plainly(parted)
+    refused: list[str] = []
+
+    def start(self: Thread) -> None:
+        refused.append(self.name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", start)
+    assert checked(parted, lambda make, given: start_workers(1, make, given)) == alone
+    assert refused
 
 
 def test_bodies_are_sound_as_their_blocks_are_read(parted: Path, monkeypatch: pytest.MonkeyPatch) -> None:

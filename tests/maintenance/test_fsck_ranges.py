@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -120,6 +121,20 @@ def test_a_process_looks_at_ranges(bench: Bench) -> None:
     alone = checked(bench.root, no_workers)
     assert not alone.ok
     assert checked(bench.root, lambda make, given: start_workers(1, make, given)) == alone
+
+
+def test_where_no_thread_can_be_had_nobody_helps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    reseal(bench, "beta", 30, {"call": 3})
+    alone = checked(bench.root, no_workers)
+    refused: list[str] = []
+
+    def start(self: Thread) -> None:
+        refused.append(self.name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", start)
+    assert checked(bench.root, lambda make, given: start_workers(1, make, given)) == alone
+    assert refused
 
 
 @pytest.fixture(scope="module")
