@@ -299,6 +299,10 @@ class Table:
         """The space of a block's objects, as the table has it."""
         return self._spaces[block]
 
+    def next_of(self, space: Space, block: int) -> int:
+        """The first block of a space behind one, as the table has it; -1 for none."""
+        return bytes(self._spaces[: block + _FAR]).find(space, block + 1)
+
     def spaces(self) -> bytes:
         """The space of every block, in order."""
         return bytes(self._spaces)
@@ -321,6 +325,8 @@ class Table:
 
 _NO_BYTES: Final = memoryview(b"")
 _NONE: Final[frozenset[int]] = frozenset()
+_FAR: Final = 4096
+"""Blocks looked through for the next one of a space."""
 _SPLIT: Final = int(Codec.SPLIT)
 
 

@@ -19,7 +19,7 @@ from agentsession_cas.errors import Corrupt
 
 __all__ = ["Span", "Taken"]
 
-_BLOCKS_MAX: Final = 768
+_BLOCKS_MAX: Final = 1536
 _TOGETHER: Final = frozenset({int(Space.CONTENTS), int(Space.PIECES)})
 _SPLIT: Final = int(Codec.SPLIT)
 _NONE: Final[frozenset[int]] = frozenset()

@@ -10,7 +10,6 @@ one costs time and no more. Must not: open files, or hold one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -25,14 +24,13 @@ from agentsession_cas.objects.packs import Packs, Place
 
 __all__ = ["InOrder"]
 
-_NO_BLOCK: Final = Block(b"", (0,), 0)
-_RUNS_MAX: Final = 4
+_RUNS_MAX: Final = 3
 """Runs of blocks whose objects are held: sessions that share their first bodies go to and fro."""
 _NEAR: Final = 512
 """So many blocks behind a run is onwards still: pieces and envelopes lie in between."""
 _SHORT: Final = 1 << 18
 """Bytes of blocks that are read with the first one of a run, should more be wanted."""
-_LONG: Final = 2 << 20
+_LONG: Final = 4 << 20
 """The same behind another run: more is wanted. As many are read ahead of that."""
 _PIECES_MAX: Final = 4096
 """Places of pieces that are remembered."""
@@ -48,6 +46,32 @@ class _Run(NamedTuple):
     split: dict[bytes, bytes]
 
 
+class _Next(NamedTuple):
+    """The piece that is expected: its pack, None for none, block and number."""
+
+    pack: Pack | None
+    at: int
+    block: Block
+    number: int
+
+    def next(self) -> _Next:
+        """The one behind it."""
+        return _make(_Next, (self.pack, self.at, self.block, self.number + 1))
+
+    def behind(self, read: Callable[[Pack, int], Block]) -> _Next:
+        """The first one of the next block of pieces, which ``read`` gives; none where there is no such block."""
+        with suppress(Corrupt, DiskError):
+            at = self.pack.next_of(Space.PIECES, self.at) if self.pack is not None else -1
+            if self.pack is not None and at >= 0:
+                block = read(self.pack, at)
+                return _Next(self.pack, at, block, block.first)
+        return _NOTHING
+
+
+_NOTHING: Final = _Next(None, 0, Block(b"", (0,), 0), 0)
+_make: Final = tuple.__new__  # what a NamedTuple is made with, without the call around it
+
+
 class InOrder:
     """Reads objects of one space. ``use`` raises Closed once nothing may be read, ``get`` is the database's.
 
@@ -59,7 +83,6 @@ class InOrder:
         "__weakref__",
         "_ahead",
         "_at",
-        "_coming",
         "_get",
         "_helpers",
         "_kept",
@@ -98,8 +121,7 @@ class InOrder:
         self._at: tuple[Pack | None, int] = (None, 0)
         self._runs: tuple[_Run, ...] = ()
         self._ahead: Ahead | None = None
-        self._next_piece = (_NO_BLOCK, 0)
-        self._coming: deque[Block] = deque()
+        self._next_piece = _NOTHING
         self._kept: Mapping[int, Block] = {}
         self._pieces: dict[bytes, Place] = {}
 
@@ -118,7 +140,7 @@ class InOrder:
                 return True
         except (Corrupt, DiskError):
             pass
-        self._next_piece = (_NO_BLOCK, 0)
+        self._next_piece = _NOTHING
         self._pieces.clear()
         return False
 
@@ -131,7 +153,7 @@ class InOrder:
             return None
         if found is None or sha256(found).digest() == digest:
             return found
-        self._next_piece = (_NO_BLOCK, 0)
+        self._next_piece = _NOTHING
         self._pieces.clear()
         return None
 
@@ -180,11 +202,6 @@ class InOrder:
         if behind is not None:
             self._ahead = Ahead(pack, taken.last + 1, _LONG, self._helpers)
         self._keep(pack, taken.pieces)
-        if taken.pieces:
-            coming = [*self._coming, *taken.pieces.values()]
-            while sum(block.size for block in coming) > 2 * _LONG:
-                del coming[0]
-            self._coming = deque(coming)
         return _Run(pack, ahead.first, taken.last, taken.whole, taken.split)
 
     def _keep(self, pack: Pack, pieces: Mapping[int, Block]) -> None:
@@ -194,37 +211,31 @@ class InOrder:
             for number, block in pieces.items():
                 pack.keep(number, block)
 
+    def _piece_block(self, pack: Pack, at: int) -> Block:
+        """A block of pieces, which may be among those that are being read ahead."""
+        ahead = self._ahead
+        if ahead is not None and ahead.covers(pack, at):
+            self._keep(pack, ahead.pieces())
+        return pack.block(at)
+
     def _probable(self, cut: Cut) -> bytes | memoryview:
         """What is probably the piece: the next one if it is as long, else what lies where an index shows it."""
-        block, number = self._next_piece
-        found = block.view(number)
+        expected = self._next_piece
+        found = expected.block.view(expected.number)
         if not found:
-            with suppress(IndexError):
-                block = self._coming.popleft()
-                number = block.first
-                self._next_piece = (block, number)
-                found = block.view(number)
+            expected = self._next_piece = expected.behind(self._piece_block)
+            found = expected.block.view(expected.number)
         if len(found) == cut.length:
-            self._next_piece = (block, number + 1)
+            self._next_piece = expected.next()
             return found
-        known = self._pieces.get(cut.digest)
-        place = known or self._packs.seek(Space.PIECES, cut.digest)
+        place = self._pieces.get(cut.digest) or self._packs.seek(Space.PIECES, cut.digest)
         if place is None:
             return self._piece(cut)
-        ahead = self._ahead
-        if ahead is not None and ahead.covers(place.pack, place.block):
-            self._keep(place.pack, ahead.pieces())
-        block = place.pack.block(place.block)
-        if known is None:
-            self._next_piece = (block, place.number + 1)
-            self._pass_by(block)
-            if len(self._pieces) >= _PIECES_MAX:
-                self._pieces.clear()
-            self._pieces[cut.digest] = place
-        return block.view(place.number)
-
-    def _pass_by(self, block: Block) -> None:
-        """Expect no piece of a block any more, nor of those before it: one of it was read."""
-        coming = self._coming
-        if block in coming:
-            self._coming = deque(list(coming)[coming.index(block) + 1 :])
+        pack, at, number = place
+        block = self._piece_block(pack, at)
+        if expected.pack is not pack or number > expected.number:  # or else one that came before
+            self._next_piece = _Next(pack, at, block, number + 1)
+        if len(self._pieces) >= _PIECES_MAX:
+            self._pieces.clear()
+        self._pieces[cut.digest] = place
+        return block.view(number)

@@ -219,6 +219,10 @@ class Pack:
             return span
         return None
 
+    def next_of(self, space: Space, at: int) -> int:
+        """The first block of a space behind one, by its number, or -1. Raises as ``index``."""
+        return self.index().table.next_of(space, at)
+
     def keep(self, at: int, block: Block) -> None:
         """Keep a block that was read, by its number."""
         self._cache.put((self.stem, at), block)
