@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from agentsession_cas.core import contextwalk
 from agentsession_cas.core.contexthash import EMPTY_CONTEXT_HASH, context_hash_at, next_context_hash
+from agentsession_cas.core.contextwalk import ContextHashes
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.memory import MemorySource
 from tests.helpers.paths import reference
@@ -136,3 +138,12 @@ def test_next_asks_for_first_kept_alone() -> None:
 def test_long_chain() -> None:
     source = path_of(*(("info", {"name": str(n)}) for n in range(5000)), ("item", {"item": USER}))
     assert context_hash_at(source, len(source) - 1) == sha([sha(None), "item", sha({"item": USER})])
+
+
+def test_hashes_made_on_the_way_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contextwalk, "_REMEMBERED_MAX", 3)
+    source = path_of(*(("item", {"item": {**USER, "n": n}}) for n in range(9)))
+    hashes = ContextHashes(source, lambda _: "")
+    for at in range(len(source)):
+        assert hashes.at(at) == context_hash_at(source, at)
+        assert len(hashes._made) <= 3

@@ -362,3 +362,16 @@ def test_a_frame_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(LimitExceeded, match="past the 400 that"):
             encode_frame(SALT, 0, 0, 0, len(group), packed(group))
     assert bytes(framer.frame(SALT, 0, 0, 0, [record])) == encode_frame(SALT, 0, 0, 0, 1, packed([record]))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_longest_frame_there_may_be_is_made_and_read(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    group = [Record(bytes(124), b"e" * 100, b"c" * 100)] * count
+    monkeypatch.setattr(framing, "FRAME_MAX", len(packed(group)))
+    frame = encode_frame(SALT, 0, 0, 0, count, packed(group))
+    assert bytes(Framer().frame(SALT, 0, 0, 0, group)) == frame
+    found = framing.frame_at(memoryview(frame), 0, SALT)
+    assert found is not None
+    assert found[0].rows == count
+    monkeypatch.setattr(framing, "FRAME_MAX", len(packed(group)) - 1)
+    assert framing.frame_at(memoryview(frame), 0, SALT) is None

@@ -69,8 +69,10 @@ class Rows:
             self._add()
         self.ids, self.calls = IdIndex(self.table), CallIndex(self.table)
 
-    def _add(self) -> Row:
+    def _add(self, *, item: bool = False) -> Row:
         row = row_of(len(self.ever), self.chance)
+        if item:
+            row = row._replace(code=Code.ITEM, target=0)
         if row_of_ref(row.target) >= len(self.rows) and row.target != REF_ELSEWHERE:
             row = row._replace(target=0)
         self.table.push(Record(encode_row(row), b"x" if row.code < RowCode.HEAD else b"", b""))
@@ -81,6 +83,14 @@ class Rows:
     def push(self) -> None:
         number = len(self.rows)
         self.calls.push(number, self._add())
+
+    def extend(self) -> None:
+        """Several items in one go."""
+        first, calls = len(self.rows), dict[int, list[int]]()
+        for number in range(first, first + self.chance.randrange(1, 4)):
+            if call := self._add(item=True).call:
+                calls.setdefault(call, []).append(number)
+        self.calls.extend(first, len(self.rows) - first, calls)
 
     def cut(self) -> None:
         count = self.chance.randrange(len(self.rows) + 1)
@@ -125,8 +135,10 @@ def test_an_index_finds_what_a_look_at_every_row_finds(count: int, chance: rando
     for step in steps:
         if step == 0:
             rows.cut()
-        elif step < 4 or not rows.rows:
+        elif step < 3 or not rows.rows:
             rows.push()
+        elif step == 3:
+            rows.extend()
         else:
             rows.look()
 
