@@ -192,8 +192,11 @@ def cut_short(act: Act, images: int = 5, part: str = "") -> int:
     return judged
 
 
-def resumed(act: Act, stride: int = 1) -> None:
-    """Kill the process after each effect, let another write what was dead and sweep too, then cut the power."""
+def resumed(act: Act, stride: int = 1) -> int:
+    """Kill the process after each effect, let another write what was dead and sweep too, then cut the power.
+
+    After how many effects the first came through.
+    """
     unjudged = Unseen()
     for at in count(0, stride):
         sim, truth, pinned = scene()
@@ -201,7 +204,7 @@ def resumed(act: Act, stride: int = 1) -> None:
         try:
             with opened(sim.host) as store:
                 act(store)
-            return
+            return at
         except Killed:
             sim.heal()
         with opened(sim.process("p2")) as other:
@@ -211,10 +214,14 @@ def resumed(act: Act, stride: int = 1) -> None:
             judge(other.layout.host, truth | _twins(truth), pinned, f"killed at {at}, swept")
         for image in unjudged.of(sim.images(4)):
             judge(image.host, truth | _twins(truth), pinned, f"killed at {at}: {image.story}")
+    raise AssertionError
 
 
-def deleted_in_part(images: int = 6, start: int = 0) -> None:
-    """Whoever deletes a session is killed at each effect of that; another process sweeps; then the power is cut."""
+def deleted_in_part(images: int = 6, start: int = 0) -> int:
+    """Whoever deletes a session is killed at each effect of that; another process sweeps; then the power is cut.
+
+    How many effects a deletion has.
+    """
     unjudged = Unseen()
     for at in count(start):
         sim, truth, pinned = scene()
@@ -226,7 +233,7 @@ def deleted_in_part(images: int = 6, start: int = 0) -> None:
         try:
             with opened(sim.host) as store:
                 store.delete("x")
-            return
+            return at
         except Killed:
             sim.heal()
         with opened(sim.process("p2")) as other:
@@ -234,6 +241,7 @@ def deleted_in_part(images: int = 6, start: int = 0) -> None:
                 many = images if "/trash/" in where or where.endswith("/sessions") else 2
                 for image in unjudged.of(cut.images(many)):
                     judge(image.host, truth, pinned, f"killed at {at}, {where}: {image.story}")
+    raise AssertionError
 
 
 def lying_disk() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -329,6 +329,17 @@ def test_dictionaries_come_and_go(copied: Path, filled: tuple[Path, Lines]) -> N
         assert not dictionaries(copied) & everyday
         assert lines_of(store) == filled[1]
         assert store.fsck().findings == []
+
+
+@pytest.mark.usefixtures("eager")
+def test_an_everyday_dictionary_may_be_as_large_as_allowed(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(copied, background=False) as store:
+        store.repack()
+        [path] = copied.glob("objects/dict/*.zdict")
+        moves, number = store.objects.consolidator(nullcontext), int(path.stem, 16)
+        monkeypatch.setattr(training, "EVERYDAY_SIZE", moves.dictionaries.size(number))
+        assert training._numbers(moves, everyday=True) == [number]
+        assert training._numbers(moves, everyday=False) == []
 
 
 @pytest.mark.usefixtures("eager")

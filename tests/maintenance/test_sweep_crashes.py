@@ -24,15 +24,15 @@ def test_power_cut_at_every_effect_of_a_gc() -> None:
 
 
 def test_killed_at_every_other_effect_of_a_sweep() -> None:
-    resumed(swept, stride=2)
+    assert resumed(swept, stride=2) > 30
 
 
 def test_killed_at_effects_of_a_gc() -> None:
-    resumed(collected, stride=7)
+    assert resumed(collected, stride=7) > 60
 
 
 def test_a_session_that_may_come_back_finds_its_objects() -> None:
-    deleted_in_part()
+    assert deleted_in_part() >= 3
 
 
 def test_a_pack_that_reads_back_wrong_replaces_nothing() -> None:

@@ -68,6 +68,7 @@ def check(source: EntrySource) -> None:
         assert not source.is_above(-1, leaf)
         read = {call.position: history(call) for call in calls(source, leaf)}
         for position in range(len(source)):
+            assert all(at > position for at in source.about_call(position))
             about = source.entry(position)
             try:
                 found = call_on_path(source, leaf, about.id, about.call_id)
