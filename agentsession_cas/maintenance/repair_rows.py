@@ -153,7 +153,9 @@ class NewRows:
         wanted: int | None = None
         if row is not None:
             target = self._map(row.target)
-            row = row._replace(parent=parent, target=REF_ELSEWHERE if target is None else target)
+            if target is None:
+                target = self._named(found, row, parent)
+            row = row._replace(parent=parent, target=target)
             if row.context == NO_DIGEST:
                 row = row._replace(context=self._context_below(row))
             wanted = ref_to(number) if row_of_ref(row.head) == found.slot else self._map(row.head)
@@ -170,6 +172,16 @@ class NewRows:
         self._push(row._replace(head=head))
         if wanted is not None and wanted != head and self._may_rest(wanted):
             self._put(RowCode.HEAD, 0, wanted)
+
+    def _named(self, found: Found, row: Row, parent: int) -> int:
+        """The target of a row whose old one is in no row that reads: the body says which entry that is."""
+        envelope, content = self.envelope(row.entry), self.content(row.content)
+        if envelope is None or content is None:
+            return REF_ELSEWHERE
+        try:
+            return self._from_body(found, read_envelope(envelope), content, parent).target
+        except AgentSessionError:  # a body no row can be made of is like one that is lost
+            return REF_ELSEWHERE
 
     def _next_head(self, row: Row, number: int) -> int:
         if row.code == Code.LABEL and row.kind == Kind.LEAF:

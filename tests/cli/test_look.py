@@ -57,6 +57,13 @@ def test_the_universal_root_has_an_empty_context(cli: Commands) -> None:
     assert (found["leaf"], found["items"], found["request"]) == (None, [], {"store": False})
 
 
+@pytest.mark.parametrize("verb", ["show", "log", "context", "calls", "runs", "queue"])
+def test_what_is_plainly_a_file_is_read_whatever_the_store_is(held: Commands, verb: str) -> None:
+    (held.store / "store.json").write_bytes(b"?")
+    assert held("list").code != 0
+    held.ok(verb, _file("runs"))
+
+
 def test_show_reads_like_a_conversation(cli: Commands) -> None:
     """Who says what, indented, in order; calls and outputs by their call_id."""
     text = cli.ok("show", _file("basic")).text

@@ -224,6 +224,14 @@ def test_a_model_that_fails_stores_nothing(way: str) -> None:
     assert store.read("c") == []
 
 
+@pytest.mark.parametrize("answer", [[], (), {"output": []}])
+def test_an_answer_without_output_stores_nothing(answer: Any) -> None:
+    store = MemoryStore()
+    with pytest.raises(BadInput, match="no output"):
+        Middleware(store, store, "c").call(Model(answer).answer)([user("hi")])
+    assert store.read("c") == []
+
+
 def test_nothing_is_read_before_a_stream_is_iterated() -> None:
     store, model = Watched(), Model()
     events = Middleware(store, store, "c").stream(model.stream)([user("hi")])

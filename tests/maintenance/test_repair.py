@@ -133,6 +133,22 @@ def test_a_sound_store_needs_nothing(bench: Bench) -> None:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
+def test_rows_that_name_the_first_entry_come_back(bench: Bench) -> None:
+    with bench.store() as store, store.create(id="named") as session:
+        first = session.append(entry.function_call("c1", "look", "{}"))
+        session.append_batch([entry.user(f"{n}") for n in range(40)])
+        session.append_batch([entry.label(first.id, "where it began"), entry.function_call_output("c1", "seen")])
+        session.checkpoint()
+        session.append(entry.user("behind"), durable=True)
+    before = lines(bench, ("named",))
+    path = bench.session("named") / "log-0"
+    zero(path, 0, path.stat().st_size)
+    report, after = repaired(bench, "named")
+    assert of(report, "named").changed
+    assert after.findings == []
+    assert lines(bench, ("named",)) == before
+
+
 def test_a_log_of_zeros_comes_back_from_what_names_its_entries(bench: Bench, pristine: Bench) -> None:
     """The journal's tail names the last entries, each of them its parent."""
     path = bench.session("beta") / "log-0"

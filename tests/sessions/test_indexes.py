@@ -71,8 +71,8 @@ class Rows:
 
     def _add(self, *, item: bool = False) -> Row:
         row = row_of(len(self.ever), self.chance)
-        if item:
-            row = row._replace(code=Code.ITEM, target=0)
+        while item and row.code != Code.ITEM:
+            row = row_of(len(self.ever), self.chance)
         if row_of_ref(row.target) >= len(self.rows) and row.target != REF_ELSEWHERE:
             row = row._replace(target=0)
         self.table.push(Record(encode_row(row), b"x" if row.code < RowCode.HEAD else b"", b""))
@@ -328,3 +328,14 @@ def test_flags_of_rows_outlast_a_checkpoint() -> None:
         session.append(entry.user("c"))
         flags += [store.snapshot("s").source.flags, session._writer.source.flags]
         assert all(each & PARENTS_BIT for each in flags)
+
+
+def test_calls_that_come_in_one_go_are_known() -> None:
+    rows = Rows(40, random.Random(1))
+    assert list(rows.calls.numbers(99)) == []
+    first = len(rows.rows)
+    rows.table.push(Record(encode_row(row_of(first, rows.chance)._replace(code=Code.ITEM, call=50)), b"x", b""))
+    rows.calls.extend(first, 1, {50: [first]})
+    assert rows.calls.known is not None
+    assert 50 in rows.calls.known
+    assert 51 not in rows.calls.known
