@@ -24,9 +24,10 @@ import orjson
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.given import as_path, require_text
 from agentsession_cas.core.timestamps import ts_from_ns
-from agentsession_cas.effects.durable import ensure_dir, publish
+from agentsession_cas.effects.durable import ensure_dir, parent, publish
 from agentsession_cas.effects.host import Host
 from agentsession_cas.effects.line import is_awaited, lock_in_line
+from agentsession_cas.effects.protocols import Fs
 from agentsession_cas.errors import (
     BadInput,
     Corrupt,
@@ -39,7 +40,16 @@ from agentsession_cas.errors import (
     UnsupportedSystem,
 )
 
-__all__ = ["DAMAGED", "LAYOUT_VERSION", "Layout", "directory_name", "require_local", "root_of", "session_id_of"]
+__all__ = [
+    "DAMAGED",
+    "LAYOUT_VERSION",
+    "Layout",
+    "directory_name",
+    "require_local",
+    "require_outside",
+    "root_of",
+    "session_id_of",
+]
 
 LAYOUT_VERSION: Final = 1
 DAMAGED: Final = "damaged"
@@ -97,6 +107,15 @@ def require_local(host: Host, root: str) -> None:
             where=root,
             next_step="use a local disk; or, for one machine alone, say --allow-network-fs (allow_network_fs=True)",
         )
+
+
+def require_outside(fs: Fs, root: str) -> None:
+    """Raise StoreExists for a root within a store, which would take the new one's files for its own."""
+    above = parent(root)
+    while above not in ("/", "."):
+        if fs.stat(f"{above}/{STORE_FILE}") is not None and fs.stat(f"{above}/sessions") is not None:
+            raise StoreExists("the place lies inside a store", where=above, next_step="name one outside of it")
+        above = parent(above)
 
 
 class Layout:
@@ -172,6 +191,7 @@ class Layout:
                 raise StoreExists(
                     "the place is taken by something else", where=what, next_step="move it away, or name an empty place"
                 )
+        require_outside(fs, root)
         layout = cls(host, root)
         ensure_dir(fs, root)
         for name in _DIRECTORIES:

@@ -30,7 +30,9 @@ STORE: Final[Any] = Store
 WRITE: Final[Any] = write_file
 """The doors as one without types sees them."""
 
-WRONG: Final[tuple[Any, ...]] = (None, 5, b"x", "", "x", [], {}, [1], {"a": 1}, object())
+WRONG: Final[tuple[Any, ...]] = (
+    None, 5, -1, 1 << 70, b"x", "", "x", "\ud800", [], {}, [1], {"a": 1}, object()
+)  # fmt: skip
 ITEM: Final = {"type": "message", "role": "user", "content": "hi"}
 RIGHT: Final[dict[str, Any]] = {
     "item": ITEM,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentsession_cas.errors import AgentSessionError
     from agentsession_cas.store import Store
 
-__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "given_path", "report", "run"]
+__all__ = ["EXIT_FAILURE", "EXIT_INTEGRITY", "App", "Damage", "cli", "command", "given", "report", "run"]
 
 PROGRAM: Final = "agentsession-cas"
 EXIT_FAILURE: Final = 1
@@ -129,17 +129,18 @@ class App:
         return session, "HEAD"
 
 
-def given_path(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """A click callback for paths: an empty one, as of a variable that is not set, means no default and no place."""
+def given(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """A click callback: what is given empty, as by a variable that is not set, is refused and not taken as left out."""
     is_given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
     if is_given and (value == "" or (isinstance(value, tuple) and "" in value)):
-        raise click.UsageError(f"the path {parameter.human_readable_name} is empty", context)
+        name = parameter.human_readable_name if isinstance(parameter, click.Argument) else parameter.opts[-1]
+        raise click.UsageError(f"{name} is empty", context)
     return value
 
 
 def _note_option(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Keep what a shared option said, wherever it stands; one left out says nothing."""
-    if given_path(context, parameter, value):
+    if given(context, parameter, value):
         app = context.ensure_object(App)
         name = str(parameter.name)
         setattr(app, name, value if name != "progress" else False)

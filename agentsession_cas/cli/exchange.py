@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import App, command, given_path, report
+from agentsession_cas.cli.app import App, command, given, report
 from agentsession_cas.cli.output import bold, counted, size, warn
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def remote_verb() -> None:
 
 @command("add")
 @click.argument("name")
-@click.argument("path", callback=given_path)
+@click.argument("path", callback=given)
 def _add(app: App, name: str, path: str) -> None:
     """Call the store at PATH by NAME; it is kept in the store's config.toml."""
     whole = os.path.abspath(os.path.expanduser(path))
@@ -158,14 +158,15 @@ def _there(path: str, argument: str) -> str:
 
 
 @command("clone")
-@click.argument("source", metavar="SRC", callback=given_path)
-@click.argument("target", metavar="DST", callback=given_path)
+@click.argument("source", metavar="SRC", callback=given)
+@click.argument("target", metavar="DST", callback=given)
 def clone_verb(app: App, source: str, target: str) -> None:
     """Make a store at DST with every session and ref of the one at SRC, which becomes its remote origin."""
+    from agentsession_cas.cli.resolve import make_way
     from agentsession_cas.store import Store
 
     path = os.path.abspath(target)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_way(path)
     with app.out.progress("cloning") as progress:
         done = Store.clone(os.path.abspath(os.path.expanduser(source)), path, progress=progress)
     for each in done if app.as_json else ():

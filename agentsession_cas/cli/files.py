@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentsession_cas.cli.app import App, Damage, command, given_path, report
+from agentsession_cas.cli.app import App, Damage, command, given, report
 from agentsession_cas.cli.output import bold, counted, good
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ __all__ = ["blob_verb", "import_verb", "init_verb", "project_verb"]
 
 
 @command("init")
-@click.argument("path", required=False, default="", callback=given_path)
+@click.argument("path", required=False, default="", callback=given)
 def init_verb(app: App, path: str) -> None:
     """Make a store at PATH: by default where --store or $AGENTSESSION_STORE says, else .agentsession here.
 
     A store that is there already is left as it is.
     """
-    from agentsession_cas.cli.resolve import STORE_DIRECTORY, STORE_VARIABLE
+    from agentsession_cas.cli.resolve import STORE_DIRECTORY, STORE_VARIABLE, make_way
     from agentsession_cas.errors import NoStore
     from agentsession_cas.store import Store
 
@@ -34,7 +34,7 @@ def init_verb(app: App, path: str) -> None:
         Store.open(target, read_only=True, allow_network_fs=app.allow_network_fs).close()
         made = False
     except NoStore:
-        _make_parents(target)
+        make_way(target)
         Store.open(target, create=True, allow_network_fs=app.allow_network_fs).close()
         made = True
     if app.as_json:
@@ -44,9 +44,9 @@ def init_verb(app: App, path: str) -> None:
 
 
 @command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, callback=given_path)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, callback=given)
 @click.option("--as-record", is_flag=True, help="Take them as the copy that grows, not as a mirror of it.")
-@click.option("--media", metavar="DIR", callback=given_path, help="Where their blobs are; by default beside each file.")
+@click.option("--media", metavar="DIR", callback=given, help="Where their blobs are; by default beside each file.")
 def import_verb(app: App, files: tuple[str, ...], as_record: bool, media: str | None) -> int:
     """Take session files into the store, verifying every line; - is stdin.
 
@@ -91,10 +91,10 @@ def _tell_import(app: App, file: str, taken: Any) -> None:
 @command("project")
 @click.argument("session", required=False, default="")
 @click.option(
-    "-o", "target", metavar="FILE", default="", callback=given_path, help="Where to write it; by default stdout."
+    "-o", "target", metavar="FILE", default="", callback=given, help="Where to write it; by default stdout."
 )
 @click.option(
-    "--all", "directory", metavar="DIR", default="", callback=given_path, help="Write every session into DIR."
+    "--all", "directory", metavar="DIR", default="", callback=given, help="Write every session into DIR."
 )
 def project_verb(app: App, session: str, target: str, directory: str) -> int:
     """Write a session as JSON lines, the same bytes every time, its blobs beside the file.
@@ -112,7 +112,7 @@ def project_verb(app: App, session: str, target: str, directory: str) -> int:
         return _project_all(app, store, directory)
     name = resolve_session(store, session)
     if target and target != "-":
-        path = os.path.abspath(target)
+        path = _written_at(target)
         store.project(name, path)
         _tell_projection(app, name, path)
     elif app.as_json:
@@ -189,13 +189,14 @@ def _put(app: App, file: str) -> None:
 @command("get")
 @click.argument("name", metavar="HASH")
 @click.option(
-    "-o", "target", metavar="FILE", default="", callback=given_path, help="Where to write it; by default stdout."
+    "-o", "target", metavar="FILE", default="", callback=given, help="Where to write it; by default stdout."
 )
 def _get(app: App, name: str, target: str) -> None:
     """Write the bytes kept under HASH."""
     from agentsession_cas.effects.durable import publish
     from agentsession_cas.effects.host import real_host
     from agentsession_cas.errors import DiskError
+    from agentsession_cas.exchange.projection import require_replaceable
 
     if not target and (app.as_json or sys.stdout.isatty()):
         raise click.UsageError("the bytes of a blob go to a file: give -o FILE, or send stdout into one")
@@ -203,7 +204,8 @@ def _get(app: App, name: str, target: str) -> None:
     if not target:
         app.out.data(data)
         return
-    path = os.path.abspath(target)
+    path = _written_at(target)
+    require_replaceable(real_host().fs, path)
     try:
         publish(real_host(), os.path.dirname(path), path, data)
     except DiskError as error:
@@ -215,8 +217,11 @@ def _get(app: App, name: str, target: str) -> None:
         app.out.say("wrote ", good(f"{len(data)} bytes"), " to ", path)
 
 
-def _make_parents(path: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+def _written_at(target: str) -> str:
+    """Where a file is written whole: where a link leads, so that the link stays, unless to a pipe or a device."""
+    path = os.path.abspath(target)
+    followed = os.path.realpath(path) if os.path.islink(path) else path
+    return followed if os.path.isfile(path) or not os.path.exists(path) else path
 
 
 blob_verb.add_command(_put)

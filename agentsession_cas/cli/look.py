@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import App, command
+from agentsession_cas.cli.app import App, command, given
 from agentsession_cas.cli.output import Part, Styled, bold, clip, counted, dim, pretty, warn
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _leaf(session: Session, at: str | None, here: str = "") -> str:
 
 @command("show")
 @click.argument("name", metavar="SESSION")
-@click.argument("entry", required=False, default="")
+@click.argument("entry", required=False, default="", callback=given)
 @_at_option
 def show_verb(app: App, name: str, entry: str, at: str | None) -> None:
     """Read a session as a conversation, up to its head or --at an entry; or see one ENTRY whole."""

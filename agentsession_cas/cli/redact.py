@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentsession_cas.cli.app import App, command
+from agentsession_cas.cli.app import App, command, given
 from agentsession_cas.cli.output import counted
 
 if TYPE_CHECKING:
@@ -21,9 +21,18 @@ __all__ = ["redact_verb"]
 @click.argument("name", metavar="SESSION")
 @click.option("--profile", metavar="NAME", required=True, help="What these rules are called, with a version: public@1.")
 @click.option("--secret", "secrets", metavar="VALUE", multiple=True, help="Take out this value, escaped or not.")
-@click.option("--pattern", "patterns", metavar="RE", multiple=True, help="Take out what this expression matches.")
+@click.option(
+    "--pattern", "patterns", metavar="RE", multiple=True, callback=given, help="Take out what this expression matches."
+)
 @click.option("--home", is_flag=True, help="Take out home directories, yours and others'.")
-@click.option("--rules", "rules_file", metavar="FILE", default="", help="Take out what this file says, TOML or JSON.")
+@click.option(
+    "--rules",
+    "rules_file",
+    metavar="FILE",
+    default="",
+    callback=given,
+    help="Take out what this file says, TOML or JSON.",
+)
 def redact_verb(
     app: App, name: str, profile: str, secrets: tuple[str, ...], patterns: tuple[str, ...], home: bool, rules_file: str
 ) -> None:
@@ -39,7 +48,8 @@ def redact_verb(
     from agentsession_cas.cli.resolve import resolve_session
     from agentsession_cas.core.redactrules import Rules
 
-    rules = Rules(_rules(secrets, patterns, home, rules_file))
+    stated = _rules(secrets, patterns, home, rules_file)
+    rules = Rules(stated)
     store = app.store(write=True)
     done = store.redact(resolve_session(store, name), profile, rules)
     if app.as_json:
@@ -60,6 +70,8 @@ def redact_verb(
         )
     else:
         app.out.line(done.session)
+    if not stated:
+        app.out.note("note: no rule was given, and nothing was taken out")
     _tell_beside(app, done)
 
 

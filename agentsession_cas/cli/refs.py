@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import App, Damage, command
+from agentsession_cas.cli.app import App, Damage, command, given
 from agentsession_cas.cli.output import Part, bold, clip, dim, warn
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = ["ref_verb", "refs_verb"]
 
 _NONE: Final = "NONE"
 """No ref, where one may be named."""
+_PLACE: Final = "SESSION[@ENTRY]"
 _REASON_COLUMNS: Final = 72
 
 
@@ -63,8 +64,12 @@ def _told(target: RefTarget, dangling: bool) -> tuple[Part, ...]:
 
 @command("ref")
 @click.argument("name")
-@click.option("--set", "to", metavar="SESSION[@ENTRY]", default="", help=f"Move the name there; {_NONE} deletes it.")
-@click.option("--expect", metavar="SESSION[@ENTRY]", default="", help=f"If it is there now; {_NONE}: if it is new.")
+@click.option(
+    "--set", "to", metavar=_PLACE, default="", callback=given, help=f"Move the name there; {_NONE} deletes it."
+)
+@click.option(
+    "--expect", metavar=_PLACE, default="", callback=given, help=f"If it is there now; {_NONE}: if it is new."
+)
 @click.option("--reason", metavar="TEXT", default="", help="Why, for the log.")
 @click.option("--log", "history", is_flag=True, help="How it moved, newest first, also when it is deleted.")
 def ref_verb(app: App, name: str, to: str, expect: str, reason: str, history: bool) -> int:

@@ -31,6 +31,7 @@ __all__ = [
     "given_id",
     "is_file_argument",
     "is_plain_file",
+    "make_way",
     "open_file",
     "open_store",
     "resolve_entry",
@@ -88,6 +89,15 @@ def open_store(given: str, *, write: bool, allow_network_fs: bool = False) -> St
     except NoStore as error:
         error.next_step = _MAKE_ONE.replace("init", f"init {quote(path)}")
         raise
+
+
+def make_way(path: str) -> None:
+    """Make the directories that a new store is to lie in. Raises StoreExists, and makes none, inside a store."""
+    from agentsession_cas.effects.host import real_host
+    from agentsession_cas.layout import require_outside
+
+    require_outside(real_host().fs, path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 def given_id(option: str | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from agentsession_cas.cli.app import EXIT_FAILURE, App, Damage, command, report
+from agentsession_cas.cli.app import EXIT_FAILURE, App, Damage, command, given, report
 from agentsession_cas.cli.output import ClosedPipe, Part, bold, clip, counted, dim, warn, width
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _CONVERSATION: Final = "history:conversation"
 
 
 @command("list")
-@click.option("--cwd", metavar="DIR", default="", help="Made in this directory.")
-@click.option("--harness", metavar="NAME", default="", help="Written by this program.")
-@click.option("--parent", metavar="SESSION", default="", help="Come from this session.")
+@click.option("--cwd", metavar="DIR", default="", callback=given, help="Made in this directory.")
+@click.option("--harness", metavar="NAME", default="", callback=given, help="Written by this program.")
+@click.option("--parent", metavar="SESSION", default="", callback=given, help="Come from this session.")
 @click.option("--top-level", is_flag=True, help="Spawned by no call.")
 @click.option("--current", is_flag=True, help="Not continued in another.")
-@click.option("--after", metavar="TIME", default="", help="Created after this time, or date.")
-@click.option("--before", metavar="TIME", default="", help="Created before this time, or date.")
+@click.option("--after", metavar="TIME", default="", callback=given, help="Created after this time, or date.")
+@click.option("--before", metavar="TIME", default="", callback=given, help="Created before this time, or date.")
 @click.option("--extra", metavar="K=V", multiple=True, help="With this header member; V is JSON, or else text.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=0), default=0, help="So many at most; 0 is all.")
 def list_verb(app: App, limit: int, **filters: Any) -> int:
@@ -114,8 +114,8 @@ def _padded(text: str, columns: int) -> str:
 
 @command("head")
 @click.argument("name", metavar="SESSION")
-@click.option("--set", "to", metavar="ENTRY", default="", help="Move the head to this entry.")
-@click.option("--expect", metavar="ENTRY", default="", help="Only if the head is this entry now.")
+@click.option("--set", "to", metavar="ENTRY", default="", callback=given, help="Move the head to this entry.")
+@click.option("--expect", metavar="ENTRY", default="", callback=given, help="Only if the head is this entry now.")
 def head_verb(app: App, name: str, to: str, expect: str) -> int:
     """Show the head of a session, which the next append continues from; or move it, durably."""
     from agentsession_cas.cli.resolve import resolve_session

@@ -6,6 +6,7 @@ again. Owns what passes for a JSON object (a mapping, or an object of an SDK tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 _SECONDS_MAX: Final = 1000 * 366 * 86400
+_UNSPELT: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Half a surrogate pair that stands for no byte of a name either: no system has a name for it."""
 
 _Kind = TypeVar("_Kind")
 _Callback = TypeVar("_Callback", bound=Callable[..., object])
@@ -69,7 +72,7 @@ def as_path(value: object, name: str) -> str:
     """A path as a string: one already, or a ``PathLike``. Raises BadInput for anything else, "" included."""
     spelled = getattr(value, "__fspath__", None)
     path = spelled() if callable(spelled) and not isinstance(value, type) else value
-    if isinstance(path, str) and path and "\0" not in path:
+    if isinstance(path, str) and path and "\0" not in path and not _UNSPELT.search(path):
         return path
     raise BadInput(f"{name} is a path, not {_told(path)}", next_step="give a string or a pathlib.Path")
 

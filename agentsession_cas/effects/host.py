@@ -365,8 +365,8 @@ class _SystemFs:
             return None
         except OSError as error:
             raise translate(error, "stat", path) from error
-        is_dir = modes.S_ISDIR(found.st_mode)
-        return Stat(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, is_dir)
+        kinds = modes.S_ISDIR(found.st_mode), modes.S_ISREG(found.st_mode)
+        return Stat(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, *kinds)
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -217,7 +217,7 @@ class MemoryFs:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             size = len(node.data) if isinstance(node, File) else 0
-            return Stat(node.number, DEVICE, size, node.mtime_ns, isinstance(node, Directory))
+            return Stat(node.number, DEVICE, size, node.mtime_ns, isinstance(node, Directory), isinstance(node, File))
 
     def read(self, path: str) -> bytes | None:
         """As ``Fs.read``."""

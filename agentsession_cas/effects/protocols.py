@@ -43,6 +43,8 @@ class Stat(NamedTuple):
     size: int
     mtime_ns: int
     is_dir: bool
+    is_file: bool
+    """Whether it is a regular file; neither is a pipe, a socket or a device."""
 
 
 class OpenFile(Protocol):

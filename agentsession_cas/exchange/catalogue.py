@@ -17,7 +17,7 @@ from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import is_hash
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.timestamps import canonical_ts, ts_to_ns
-from agentsession_cas.errors import Corrupt, Damaged, NoEntry, NoObject, NoSession
+from agentsession_cas.errors import BadInput, Corrupt, Damaged, NoEntry, NoObject, NoSession
 from agentsession_cas.layout import Layout, session_id_of
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.chain import ChainSource
@@ -31,6 +31,7 @@ __all__ = ["Catalogue"]
 
 _FORKS_MAX: Final = 64
 """Forks of forks read through their origins' rows; a longer chain is read from envelopes."""
+_LIMIT_MAX: Final = 1 << 32
 _DAMAGE: Final = (Corrupt, NoObject)
 _UNREADABLE: Final = (NoSession, *_DAMAGE)
 
@@ -80,7 +81,8 @@ class Catalogue:
 
         Damaged ones are left out; ``on_damage`` hears of them.
         """
-        require(limit, int, "limit")
+        if require(limit, int, "limit") < 0:
+            raise BadInput("a limit is 0, for all, or more", next_step="leave it out, and all are listed")
         if not limit and wanted == Filter():
             # no header says that a session need not be looked at: each is looked at once
             found = filter(None, (self._summary(each, wanted, on_damage) for each in self._directories()))
@@ -88,7 +90,7 @@ class Catalogue:
         headers = [each for each in self.headers(on_damage) if wanted.keeps_header(each[1])]
         headers.sort(key=lambda each: _age(each[1]), reverse=True)
         kept = filter(None, (self._summary(directory, wanted, on_damage) for directory, _ in headers))
-        return list(islice(kept, limit or None))
+        return list(islice(kept, min(limit, _LIMIT_MAX) or None))
 
     def _summary(self, directory: str, wanted: Filter, on_damage: OnDamage | None) -> Summary | None:
         """The summary of the session in a directory; None when it is not wanted, is gone, or does not read."""

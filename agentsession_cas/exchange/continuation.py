@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
+from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.given import require, require_text
 from agentsession_cas.core.header import Header
@@ -103,10 +104,11 @@ class Relatives(ABC):
         Its id is derived from parent and call (format.md §3), ``retry`` being 1 for the first one; its header names
         both, and has the parent's harness, cwd, records and media when that is held; ``header`` adds to that or
         overrides. The parent records ``entry.subsession(child.id, call_id)``; :meth:`verify_links` holds both against
-        each other. Raises BadInput for no call_id, SessionLocked, what :meth:`create` does.
+        each other. Raises BadInput for no call_id, BadJson, SessionLocked, what :meth:`create` does.
         """
         require_text(parent, "the session that spawns another", "give session.id")
         require_text(call_id, "the call_id that spawns a session", "give call.call_id")
+        canonical([parent, call_id])  # refuses what no header can name
         if require(retry, int, "a retry") < 0:
             raise BadInput("retries are counted from 1", where=parent)
         id_ = subsession_id(parent, call_id, retry)

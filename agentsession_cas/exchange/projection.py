@@ -54,6 +54,7 @@ __all__ = [
     "kept_entries",
     "project_session",
     "read_for_import",
+    "require_replaceable",
     "session_blobs",
     "sidecar_dir",
     "sidecar_objects",
@@ -103,20 +104,30 @@ def project_session(host: Host, session: Session, blob: Callable[[str], bytes], 
     """Write a session to ``target`` and its blobs beside it, replacing a file of that name when all of it is written.
 
     ``blob`` gives a blob's bytes and raises NoBlob for one not held: nothing is left then. An error of the disk names
-    ``target``, whatever file it was met at. Raises NotRegular for a directory.
+    ``target``, whatever file it was met at. Raises NotRegular for a directory, a pipe or a device.
     """
     blobs = session_blobs(session)
     for name in blobs:
         blob(name)
-    found = host.fs.stat(target)
-    if found is not None and found.is_dir:
-        raise NotRegular("a directory is no file to write", where=target, next_step="name a file in it")
+    require_replaceable(host.fs, target)
     staged = f"{target}.{host.entropy.take(6).hex()}.part"
     try:
         _write(host, session, blob, blobs, staged, target)
     except AgentSessionError as error:
         error.where = error.where.replace(staged, target)
         raise
+
+
+def require_replaceable(fs: Fs, target: str) -> None:
+    """Raise NotRegular for a path that a file is not to take the place of: a directory, a pipe, a socket, a device."""
+    found = fs.stat(target)
+    if found is None or found.is_file:
+        return
+    if found.is_dir:
+        raise NotRegular("a directory is no file to write", where=target, next_step="name a file in it")
+    raise NotRegular(
+        "a pipe or a device is no file to write", where=target, next_step="name a file, or send standard output there"
+    )
 
 
 def _write(

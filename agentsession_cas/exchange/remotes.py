@@ -16,7 +16,7 @@ from agentsession_cas.effects.durable import swap
 from agentsession_cas.errors import BadConfig, BadInput, NoRemote, RemoteExists
 from agentsession_cas.layout import Layout
 
-__all__ = ["CONFIG_NAME", "check_remote_name", "read_remotes", "set_remote", "unset_remote"]
+__all__ = ["CONFIG_NAME", "as_address", "check_remote_name", "read_remotes", "set_remote", "unset_remote"]
 
 CONFIG_NAME: Final = "config.toml"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -34,6 +34,17 @@ def check_remote_name(name: object) -> str:
     raise BadInput(
         f"{name!r:.60} is no name for a remote", next_step="use letters, digits, '.', '_' and '-', at most 100"
     )
+
+
+def as_address(path: str) -> str:
+    """A path as ``config.toml`` can hold it. Raises BadInput for one that is not UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            "where the remote is has to be a path in UTF-8", where=path, next_step="rename it, or link to it"
+        ) from error
+    return path
 
 
 def read_remotes(layout: Layout) -> dict[str, str]:

@@ -30,7 +30,7 @@ from agentsession_cas.exchange.local import LocalEndpoint
 from agentsession_cas.exchange.naming import Names
 from agentsession_cas.exchange.receiving import Parts, hold, marked
 from agentsession_cas.exchange.remembered import Remembered, Seen
-from agentsession_cas.exchange.remotes import check_remote_name, read_remotes, set_remote, unset_remote
+from agentsession_cas.exchange.remotes import as_address, check_remote_name, read_remotes, set_remote, unset_remote
 from agentsession_cas.exchange.transfer import (
     Carried,
     HeadMove,
@@ -113,7 +113,7 @@ class Exchange(Names):
         RemoteExists, BadConfig.
         """
         self._require_writable()
-        return set_remote(self._layout, check_remote_name(name), as_path(path, "where the remote is"))
+        return set_remote(self._layout, check_remote_name(name), as_address(as_path(path, "where the remote is")))
 
     def remove_remote(self, name: str) -> None:
         """Forget a remote. Raises NoRemote, BadConfig."""
@@ -290,7 +290,7 @@ class Exchange(Names):
         goes on when it is asked for again: what is new comes, and a ref moves if nobody moved it here. Raises
         RemoteExists for a store that has another ``origin``, NoStore, what :meth:`fetch` does.
         """
-        source = root_of(remote)
+        source = as_address(root_of(remote))
         cls.open(source, host=host).close()
         with_store = cls.open(path, create=True, host=host)
         try:

@@ -229,8 +229,8 @@ class SnapshotFs:
         except (NoFile, NotRegular):
             return None
         if isinstance(value, Bytes):
-            return Stat(node.number, DEVICE, value.size, value.mtime_ns, False)
-        return Stat(node.number, DEVICE, 0, 0, True)
+            return Stat(node.number, DEVICE, value.size, value.mtime_ns, False, True)
+        return Stat(node.number, DEVICE, 0, 0, True, False)
 
     def read(self, path: str) -> bytes | None:
         """As ``Fs.read``."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from agentsession_cas import Store, entry
+from agentsession_cas import Store, entry, write_file
+from agentsession_cas.errors import NotRegular
 from tests.helpers.commands import Commands
 
 SESSIONS: Final = Path(__file__).parents[2] / "fixtures" / "reference" / "sessions"
@@ -194,10 +197,59 @@ def test_fsck_and_stats_have_their_shapes(held: Commands) -> None:
         ("remote", "add", "up", ""),
         ("clone", "", "new"),
         ("clone", "old", ""),
+        ("--store", "", "list"),
+        ("head", "one", "--set", ""),
+        ("head", "one", "--set", "HEAD~1", "--expect", ""),
+        ("ref", "main", "--set", ""),
+        ("ref", "main", "--set", "one", "--expect", ""),
+        ("list", "--parent", ""),
+        ("list", "--cwd", ""),
+        ("list", "--harness", ""),
+        ("list", "--after", ""),
+        ("list", "--before", ""),
+        ("show", "one", ""),
+        ("redact", "one", "--profile", "p@1", "--rules", ""),
+        ("redact", "one", "--profile", "p@1", "--pattern", ""),
     ],
 )
-def test_an_empty_path_is_no_default(cli: Commands, verb: tuple[str, ...]) -> None:
-    """A shell variable that is not set must not lead to another store, another file or stdout."""
+def test_what_is_given_empty_is_no_default(cli: Commands, verb: tuple[str, ...]) -> None:
+    """A shell variable that is not set must not lead to another store or file, nor take a condition away."""
     ran = cli(*verb)
     assert (ran.code, ran.error_code, ran.out) == (2, "usage", b"")
     assert "is empty" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["project", "blob"])
+def test_a_pipe_is_not_replaced_by_a_file(held: Commands, verb: str) -> None:
+    """Nor is a device: who is root would be left without /dev/null."""
+    pipe = held.directory / "pipe"
+    os.mkfifo(pipe)
+    (held.directory / "link").symlink_to(pipe)
+    name = held.ok("import", "--json", _file("basic")).object["session"]
+    blob = held.ok("blob", "put", _file("basic")).lines[0]
+    for target in (pipe, held.directory / "link"):
+        ran = held(*(("project", name) if verb == "project" else ("blob", "get", blob)), "-o", target)
+        assert (ran.code, ran.error_code) == (1, "not_regular")
+    assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
+    assert (held.directory / "link").is_symlink()
+    with Store.open(held.store, read_only=True) as store:
+        for write in (store.project, lambda id_, path: write_file(store.read(id_), path)):
+            with pytest.raises(NotRegular):
+                write(name, pipe)
+    assert not list(held.directory.glob("*.part"))
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_written_through(held: Commands, exists: bool) -> None:
+    """The file it leads to has the bytes, and the link still leads there."""
+    real, link = held.directory / "real", held.directory / "link"
+    if exists:
+        real.write_text("old")
+    link.symlink_to(real)
+    name = held.ok("import", "--json", _file("basic")).object["session"]
+    held.ok("project", name, "-o", link)
+    assert link.is_symlink()
+    assert real.read_bytes() == _file("basic").read_bytes()
+    held.ok("blob", "get", held.ok("blob", "put", _file("runs")).lines[0], "-o", link)
+    assert link.is_symlink()
+    assert real.read_bytes() == _file("runs").read_bytes()

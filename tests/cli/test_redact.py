@@ -228,7 +228,7 @@ def test_rules_that_changed_are_a_conflict(filled: Commands) -> None:
 
 def test_without_rules_the_copy_says_what_the_original_does(filled: Commands, tmp_path: Path) -> None:
     """Its ids are its own all the same, and its entries name what they came from; so the search finds everything."""
-    filled.ok("redact", SESSION, "--profile", "public@1")
+    assert "no rule was given" in filled.ok("redact", SESSION, "--profile", "public@1").err
     assert len(_left_in_copy(filled, tmp_path)) >= 8
     with Store.open(filled.store, read_only=True) as store:
         for position, (old, new) in enumerate(zip(store.read(SESSION), store.read(COPY), strict=True), 1):

@@ -38,6 +38,15 @@ def test_init_refuses_a_place_that_holds_something_else(cli: Commands) -> None:
     assert [each.name for each in taken.iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("place", ["inner", "sessions/x", "objects/deep/down"])
+def test_no_store_is_made_inside_a_store(held: Commands, place: str) -> None:
+    """The outer one would take it for a session, or for objects, of its own: its fsck would find damage."""
+    for verb in (("init", held.store / place), ("clone", held.store, held.store / place)):
+        ran = held(*verb)
+        assert (ran.code, ran.error_code) == (4, "store_exists")
+    assert held.ok("fsck", "--json").object["findings"] == []
+
+
 def test_init_over_a_file_is_one_line(cli: Commands) -> None:
     """A file where the store should be is a plain refusal."""
     (cli.directory / "taken").write_text("dear")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +110,15 @@ def test_refused(store: Store) -> None:
         store.add_remote("up", "/srv/other")
     with pytest.raises(NoRemote):
         store.remove_remote("down")
+
+
+def test_a_path_that_no_text_can_hold_is_no_remote(tmp_path: Path) -> None:
+    """A name that is not UTF-8 is a good place for a store; ``config.toml`` cannot hold it. Nothing is made then."""
+    odd = os.fsdecode(bytes(tmp_path) + b"/\xff\xfe")
+    with Store.open(odd, create=True) as store:
+        with pytest.raises(BadInput, match="UTF-8"):
+            store.add_remote("up", odd)
+        assert store.remotes() == {}
+    with pytest.raises(BadInput, match="UTF-8"):
+        Store.clone(odd, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
