@@ -63,8 +63,10 @@ def find_store(given: str) -> str:
     named = given or os.environ.get(STORE_VARIABLE, "")
     if named:
         return named
-    start = os.getcwd()
-    directory = start
+    try:
+        start = directory = os.getcwd()
+    except FileNotFoundError as error:
+        raise NoStore("the working directory is gone", next_step="name a store with --store") from error
     while True:
         for candidate in (directory, os.path.join(directory, STORE_DIRECTORY)):
             if _is_store(candidate):
@@ -113,7 +115,8 @@ def data_directory() -> str:
     elif os.name == "nt":
         base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
     else:
-        base = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
+        named = os.environ.get("XDG_DATA_HOME", "")
+        base = named if os.path.isabs(named) else os.path.join(home, ".local", "share")
     return os.path.join(base, "agentsession")
 
 
@@ -129,11 +132,14 @@ def is_plain_file(argument: str) -> bool:
 def is_file_argument(argument: str, store: Store | None) -> bool:
     """Whether an argument that may name either names a file: plainly, or as a path that is no session's id.
 
-    What begins as only paths do is one, whether it leads anywhere or not.
+    What begins as only paths do is one, whether it leads anywhere or not. A directory is none where there is a store:
+    it may be called as a session begins.
     """
     if is_plain_file(argument):
         return True
-    is_path = argument.startswith(("./", "../", "/")) or os.path.exists(argument)
+    is_path = argument.startswith(("./", "../", "/")) or (
+        os.path.exists(argument) and (store is None or not os.path.isdir(argument))
+    )
     return is_path and (store is None or not store.holds(argument))
 
 

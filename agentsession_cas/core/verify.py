@@ -76,7 +76,7 @@ def verify(session: Session) -> Json:
     report = _Report()
     truncated = session.truncated
     if truncated is not None:
-        report.add("truncated", "error", f"the last line was cut short: {truncated.error}", line=truncated.line)
+        report.add("truncated", "error", f"the last line was cut short: {truncated.error.what}", line=truncated.line)
     elif not len(session):
         report.add(_NOTHING, "error", "a header and no entries: there was nothing to check")
     if session.migrated:

@@ -152,7 +152,7 @@ def test_the_path_that_was_typed_is_the_one_named(few: Commands) -> None:
     (few.directory / "taken").mkdir()
     _says(few("project", "first", "-o", "taken"), 1, "not_regular", str(few.directory / "taken"), "directory")
     blob = few.ok("blob", "put", stdin=b"x").text.strip()
-    _says(few("blob", "get", blob, "-o", "taken"), 1, "not_regular", f"(write {few.directory / 'taken'})")
+    _says(few("blob", "get", blob, "-o", "taken"), 1, "not_regular", f"({few.directory / 'taken'})")
     for command in (["project", "first"], ["blob", "get", blob]):
         ran = few(*command, "-o", "nowhere/out")
         _says(ran, 1, "no_file", f"{few.directory / 'nowhere' / 'out'})")

@@ -153,3 +153,36 @@ def test_a_listing_names_conversations(held: Commands) -> None:
         message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
         CasStore(store).append(Batch("chat with Ada", "a-1", [message]))
     assert held.ok("list").lines[-1].endswith("chat with Ada")
+
+
+def test_a_directory_is_not_taken_for_a_session(held: Commands) -> None:
+    """Where a directory is called as a session begins, the session is meant: no directory is one."""
+    with Store.open(held.store) as store:
+        store.create(id="talk-2026").close()
+    for name in ("talk", "talk-2026"):
+        (held.directory / name).mkdir()
+        assert held.ok("show", name).text.startswith("session talk-2026")
+    assert held("show", "./talk").error_code == "not_regular"
+
+
+def test_a_data_directory_that_is_no_whole_path_is_ignored(cli: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the XDG base directories have it: what is relative to nothing in particular says nothing."""
+    own = cli.directory / "home" / ".local" / "share" / "agentsession"
+    cli.ok("init", own)
+    cli.ok("init", "here/agentsession")
+    monkeypatch.setenv("XDG_DATA_HOME", "here")
+    monkeypatch.setattr("sys.platform", "linux")
+    assert cli.ok("blob", "put", stdin=b"x").lines
+    with Store.open(own) as store:
+        assert store.stats()["objects"]["loose"] == 1
+
+
+def test_a_working_directory_that_is_gone(cli: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No store is there, which is what is said."""
+    gone = cli.directory / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = cli("list")
+    assert (ran.code, ran.error_code) == (10, "no_store")
+    assert "the working directory is gone" in ran.err
