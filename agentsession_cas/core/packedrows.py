@@ -249,7 +249,7 @@ def _follow(
     """Make the ids that follow from what else a row has: ``_id_of`` each, below the row before without the calls."""
     own = ref_to(first)
     before, above_hex = -1, ""
-    second, text = -1, ""
+    second, text = _TIMES.stop, ""  # no second is that late
     for at, (has, ref, body, ts, code, flag) in enumerate(zip(kept, above, bodies, stamps, codes, flags, strict=True)):
         if has & (_ID | _BODY) != _BODY:
             continue

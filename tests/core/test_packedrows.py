@@ -6,12 +6,14 @@ What the decoder does in columns is what reading row by row gives.
 from __future__ import annotations
 
 from contextlib import suppress
+from hashlib import sha256
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.envelopes import put_together
 from agentsession_cas.core.facts import Code
 from agentsession_cas.core.packedrows import (
     PIECE_ROWS,
@@ -124,6 +126,18 @@ def test_a_chain_is_not_much_more_than_its_bodies_hashes() -> None:
     frame = encode_piece(1024, rows)
     assert len(frame) < PIECE_ROWS * 38
     assert without_contexts(decode_piece(frame, 1024, PIECE_ROWS)) == without_contexts(rows)
+
+
+def test_a_chain_across_1970_comes_out_as_it_went_in() -> None:
+    rows = chain(8)
+    for start in (-8, -(10**9) - 8, 10**9 - 8, -(2**63), 2**63 - 9):
+        made: list[Row] = []
+        for at, row in enumerate(rows):
+            parent = made[-1].entry if made else b""
+            envelope = put_together(row.content, parent, start + at, Code(row.code).name.lower().encode())
+            made.append(row._replace(ts=start + at, entry=sha256(envelope).digest()))
+        assert len(encode_piece(0, made)) < 8 * 60, "no id is kept that follows"
+        assert without_contexts(decode_piece(encode_piece(0, made), 0, 8)) == without_contexts(made)
 
 
 def test_a_front_is_that_of_its_log_alone() -> None:
