@@ -10,7 +10,12 @@ from typing import Any, cast
 import pytest
 
 from agentsession_cas import Store, entry
+from agentsession_cas.core.header import Header
 from agentsession_cas.effects.host import Fs, OpenFile, real_host
+from agentsession_cas.sessions import opening
+from agentsession_cas.sessions.recovery import State, read_state_once
+from agentsession_cas.sessions.services import Services
+from agentsession_cas.sessions.writer import Writer
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.crashes import Through
 
@@ -75,6 +80,34 @@ def test_a_fork_syncs_what_it_makes_and_no_more() -> None:
         fork.close()
     assert len(syncs) == 4
     assert not any("origin" in path for path in syncs)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 31, 32, 33, 100])
+def test_what_was_just_written_is_what_would_be_read(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session that is made, forked or imported the files are not read again."""
+    held, seen = opening._writer, list[str]()
+
+    def compared(services: Services, directory: str, header: Header, state: State, *rest: Any) -> Writer:
+        read = read_state_once(services.host.fs, directory)
+        assert (read.scan, read.groups) == (state.scan, state.groups)
+        assert list(read.table.rows()) == list(state.table.rows())
+        read.table.close()
+        seen.append(header.id)
+        return held(services, directory, header, state, *rest)
+
+    monkeypatch.setattr(opening, "_writer", compared)
+    sim = Sim()
+    with Store.open("/st", create=True, host=sim.host) as store:
+        with store.create(id="made") as made:
+            made.append_batch([entry.user(str(number)) for number in range(rows)])
+            if rows:
+                store.fork("made", made.leaf, id="forked").close()
+        whole = store.read("made")
+        lines = b"".join(line + b"\n" for line in (whole.header.line, *(each.line for each in whole)))
+    with Store.open("/other", create=True, host=sim.host) as store:
+        store.import_file(lines)
+        assert len(store.read("made")) == rows
+    assert seen == ["made", *(["forked"] if rows else []), "made"]
 
 
 class Dying(Through):

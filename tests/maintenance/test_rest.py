@@ -364,18 +364,43 @@ def test_a_seeded_mistake_is_noticed(
         cut_everywhere(0, images=20)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_a_disk_that_refuses_leaves_the_session(code: int) -> None:
+@pytest.mark.parametrize("forever", [False, True])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE])
+def test_a_disk_that_refuses_leaves_the_sessions(code: int, forever: bool) -> None:
+    """Also when the power fails next: a sync that failed is of nothing, whatever the cache shows. No lock is left."""
     sim, lines = machine()
     for nth in range(1, 300):
         failing = sim.clone()
-        fault = failing.fail(nth, code)
+        fault = failing.fail(nth, code, forever=forever)
         with suppress(AgentSessionError):
             settled(failing.host)
         failing.heal()
-        with opened(failing.host) as store:
+        for image in failing.images(2):
+            with opened(image.host) as store:
+                assert lines_of(store) == lines
+        with opened(failing.process("p2")) as store:
             assert lines_of(store) == lines
+            for name in lines:
+                store.open_session(name).close()
         if not fault.hits:
             goes_on(failing.host, lines)
             return
     raise AssertionError("it never came to an end")
+
+
+def test_a_session_that_cannot_be_settled_holds_up_no_other() -> None:
+    """Damaged, locked, or on a bad sector: the others of its lot are settled all the same."""
+    sim = Sim()
+    with opened(sim.host, create=True) as store:
+        for at in range(12):
+            with store.create(id=f"s{at:02}") as session:
+                session.append(entry.user(str(at)))
+        held = opened(sim.process("p2")).open_session("s05")
+        sim.flip("/store/sessions/s03/journal", 20)
+        sim.fail(3, errno.EIO, kinds=frozenset({"rename"}))  # the first journal, behind a pack and its idx
+        settled_now = store.repack().settled
+        sim.heal()
+        held.close()
+        assert settled_now == 9
+        assert store.repack().settled == 2
+        assert len(store.list(on_damage=lambda *_: None)) == 11
