@@ -1,8 +1,8 @@
 """One session's part of fsck: its header and files, its rows and entries, and what the entries say.
 
 Owns the order of these looks, and the rule that a session which changes while it is read is read again before it is
-called damaged: only what two looks in a row find is believed. Takes no lock and writes nothing. Damage ends the look at
-one session and at no other.
+called damaged: only what two looks in a row find is believed, or what the last finds of several, none
+of which finds nothing. Takes no lock and writes nothing. Damage ends the look at one session and at no other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_session(
     look = _Look(layout.host, directory, name, survey, share)
     found = believed = look.take()
     for _ in range(_LOOKS_MAX):
-        if not believed:
+        if not found:
             break
         again = look.take()
         before = set(found)
@@ -58,6 +58,8 @@ def check_session(
         if len(believed) == len(again):
             break
         found = again
+    else:
+        believed = believed or found  # it reads in no look, if for another reason each time
     if layout.host.fs.stat(directory) is None:
         return None
     survey.complete = survey.complete and look.complete

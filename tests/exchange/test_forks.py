@@ -93,7 +93,7 @@ def test_what_was_just_written_is_what_would_be_read(rows: int, monkeypatch: pyt
         assert list(read.table.rows()) == list(state.table.rows())
         read.table.close()
         seen.append(header.id)
-        return held(services, directory, header, state, *rest)
+        return cast(Writer, held(services, directory, header, state, *rest))
 
     monkeypatch.setattr(opening, "_writer", compared)
     sim = Sim()

@@ -181,3 +181,30 @@ def test_a_file_of_a_pack_that_went_meanwhile_is_closed() -> None:
     files.leave(pack, file)  # type: ignore[arg-type]
     assert file.closed
     assert files.lend(pack) is None
+
+
+def test_one_left_open_that_does_not_read_is_opened_anew(tmp_path: Path) -> None:
+    """A repair puts a good pack in the place of a damaged one: it has the same name, and is another file."""
+    host = real_host()
+    database = made(host, str(tmp_path))
+    read(database, OBJECTS[:1])
+    (pack,) = [each for each in database.packs() if each.find(*OBJECTS[0][:2])]
+    whole = Path(pack.path).read_bytes()
+    other = Path(f"{pack.path}.other")
+    other.write_bytes(whole)
+    Path(pack.path).chmod(0o600)
+    with Path(pack.path).open("r+b") as file:  # in the file that was left open
+        file.write(whole[:16] + bytes(len(whole) - 16))
+    other.replace(pack.path)
+    assert pack.find(*OBJECTS[0][:2]) == (0, OBJECTS[0][2])
+    database.close()
+
+
+def test_no_block_is_held_beside_a_file_left_open() -> None:
+    """What is kept of blocks is bounded in bytes, elsewhere."""
+    database = made(memory_host(), "")
+    read(database, OBJECTS[:4])
+    files = list(database._packs._files._files.values())
+    assert len(files) == 4
+    assert [file._last[1] for file in files] == [None] * 4
+    database.close()
