@@ -13,7 +13,7 @@ from agentsession_cas import Store, entry
 from agentsession_cas.effects.line import is_awaited
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
-from agentsession_cas.maintenance import repack, rest, turn
+from agentsession_cas.maintenance import repack, rest, sweep, turn
 from agentsession_cas.testing.simfs import Sim
 
 Lines = dict[str, list[bytes]]
@@ -241,3 +241,22 @@ def test_a_thread_that_shares_the_store_shares_it_once_more_at_once() -> None:
     line.release()
     with layout.shared(0.0):
         pass
+
+
+def test_others_have_the_store_between_lots_of_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks for the store at times finds it free for longer than it takes to be taken again."""
+    monkeypatch.setattr(sweep, "_AT_ONCE", 1)
+    sim = Sim()
+    with Store.open("/store", create=True, host=sim.host, background=False) as store:
+        for at in range(5):
+            store.put_blob(f"nobody needs this {at}".encode())
+        shared = list[float]()
+
+        def meanwhile() -> None:
+            with Layout.open(sim.process("p2"), "/store").shared(0.0):
+                shared.append(sim.clock.monotonic())
+
+        sim.clock.on_sleep = meanwhile
+        assert store.sweep(0).objects == 5
+        sim.clock.on_sleep = None
+    assert len(shared) == 4
