@@ -17,7 +17,7 @@ from typing import Final
 from agentsession_cas.core.framing import Record
 from agentsession_cas.core.slices import Slices
 from agentsession_cas.effects.together import AT_ONCE
-from agentsession_cas.errors import AgentSessionError, StoreLocked
+from agentsession_cas.errors import AgentSessionError, Corrupt, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.journal import JOURNAL_NAME, LOG, clear_leftovers, next_name
@@ -99,7 +99,7 @@ def settle_all(
                 together += records
             yield 0
         if together:
-            with switch():
+            with switch(), suppress(Corrupt):  # one of them does not hash: each by itself then, and that one not at all
                 publish_records(objects, together, packed=True)
         for at in range(0, len(lot), _TURN_MAX):
             works = [partial(_settle, layout, objects, switch, each) for each in lot[at : at + _TURN_MAX]]

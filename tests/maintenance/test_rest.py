@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from agentsession_cas import Store, entry
-from agentsession_cas.core.framing import FRAMES_OFFSET, Generation, encode_settled
+from agentsession_cas.core.framing import (
+    FRAMES_OFFSET,
+    Generation,
+    decode_records,
+    encode_frame,
+    encode_settled,
+    record_packer,
+    scan_journal,
+)
 from agentsession_cas.core.packedrows import PIECE_ROWS
 from agentsession_cas.effects.durable import write_new
 from agentsession_cas.effects.host import Fs, Host, OpenFile
@@ -404,3 +412,26 @@ def test_a_session_that_cannot_be_settled_holds_up_no_other() -> None:
         assert settled_now == 9
         assert store.repack().settled == 2
         assert len(store.list(on_damage=lambda *_: None)) == 11
+
+
+def test_a_body_that_does_not_hash_holds_up_no_other_session() -> None:
+    """Its frame passes its checksum: the bytes were wrong when they were written."""
+    sim = Sim()
+    with opened(sim.host, create=True) as store:
+        for at in range(3):
+            with store.create(id=f"s{at}") as session:
+                session.append(entry.user(f"hello {at}"))
+                session.append(entry.user(str(at)))
+        path = "/store/sessions/s1/journal"
+        data = sim.host.fs.read(path)
+        assert data is not None
+        scan = scan_journal(data)
+        frame = scan.frames[0]
+        (record,) = decode_records(data[frame.payload_at : frame.end], 1)
+        forged = record_packer()([record._replace(content=record.content.replace(b"hello", b"hallo"))])
+        file = sim.host.fs.open(path, write=True)
+        file.pwrite(encode_frame(scan.generation.salt, frame.offset, 0, 0, 1, forged), frame.offset)
+        file.close()
+        assert store.repack().settled == 2
+        assert {each.session for each in store.fsck().findings if each.severity == "error"} == {"s1"}
+        assert [len(store.read(name)) for name in ("s0", "s2")] == [2, 2]
