@@ -10,6 +10,8 @@ from threading import Event, Thread
 import pytest
 
 from agentsession_cas import Store, entry
+from agentsession_cas.core.packformat import Grade
+from agentsession_cas.effects.host import Lock
 from agentsession_cas.effects.line import is_awaited
 from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
@@ -117,6 +119,35 @@ def test_what_begins_by_itself_does_not_begin_before_who_waits(monkeypatch: pyte
         line.release()
         repack.tidy(store.layout, store.objects, lambda: True, thorough=True)
         assert [pack.stem for pack in store.objects.packs()] != stems
+
+
+def test_what_has_begun_by_itself_goes_no_further_once_somebody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came meanwhile is merged the next time."""
+    with Store.memory() as store:
+        session = store.create(id="s")
+
+        def more() -> None:
+            session.append_batch([entry.user(f"{len(session)} {n} " * 20) for n in range(80)])
+            session.checkpoint()
+
+        more()
+        monkeypatch.setattr(repack, "FRESH_DUE", 1)
+        line = list[Lock | None]()
+
+        def goes_on() -> bool:
+            if not line:
+                line.append(store.layout.host.fs.lock(f"{store.layout.repack_lock}-next", exclusive=True))
+                more()
+            return True
+
+        repack.tidy(store.layout, store.objects, goes_on, thorough=True)
+        assert sorted(pack.grade() for pack in store.objects.packs()) == [Grade.FRESH, Grade.EVERYDAY]
+        (place,) = line
+        assert place is not None
+        place.release()
+        repack.tidy(store.layout, store.objects, goes_on, thorough=True)
+        assert {pack.grade() for pack in store.objects.packs()} == {Grade.EVERYDAY}
+        session.close()
 
 
 def appended(store: Store) -> None:
