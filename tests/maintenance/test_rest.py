@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,11 @@ from agentsession_cas.core.framing import (
     scan_journal,
 )
 from agentsession_cas.core.packedrows import PIECE_ROWS
+from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.durable import write_new
 from agentsession_cas.effects.host import Fs, Host, OpenFile
-from agentsession_cas.errors import AgentSessionError, Damaged
+from agentsession_cas.errors import AgentSessionError, Damaged, StoreLocked
+from agentsession_cas.maintenance.rest import settle_all, unsettled
 from agentsession_cas.sessions import settling
 from agentsession_cas.sessions.journal import next_name
 from agentsession_cas.sessions.log import RowTable
@@ -435,3 +437,23 @@ def test_a_body_that_does_not_hash_holds_up_no_other_session() -> None:
         assert store.repack().settled == 2
         assert {each.session for each in store.fsck().findings if each.severity == "error"} == {"s1"}
         assert [len(store.read(name)) for name in ("s0", "s2")] == [2, 2]
+
+
+def test_a_store_that_others_hold_ends_a_settling_and_leaves_no_lock() -> None:
+    """Whoever waits a minute for it at one session does not do so at each."""
+    sim, lines = machine()
+    with opened(sim.host) as store:
+        asked = list[bool]()
+
+        @contextmanager
+        def switch() -> Iterator[None]:
+            asked.append(True)
+            if len(asked) > 1:  # once it is to be published, and then to settle
+                raise StoreLocked("the store is held")
+            with store.layout.shared():
+                yield
+
+        with pytest.raises(StoreLocked):
+            drain(settle_all(store.layout, store.objects, unsettled(store.layout, 0.0), switch, lambda: None))
+        assert asked
+    goes_on(sim.process("p2"), lines)
