@@ -123,6 +123,22 @@ def test_a_process_looks_at_ranges(bench: Bench) -> None:
     assert checked(bench.root, lambda make, given: start_workers(1, make, given)) == alone
 
 
+def test_an_envelope_that_is_not_there_is_missed(bench: Bench) -> None:
+    """A worker takes it to be sound, by its row; that it is among those that were read is known here alone."""
+    gone = digest_of(bench.beta[20])
+    with ObjectDatabase(real_host(), str(bench.root)) as objects:
+        held = [(space, digest) for pack in objects.packs() for space, digest, _ in pack.locations()]
+        kept = [(space, digest, objects.get(space, digest)) for space, digest in held if digest != gone]
+        for path in (bench.root / "objects" / "pack").iterdir():
+            path.unlink()
+    with ObjectDatabase(real_host(), str(bench.root)) as objects:
+        objects.publish(kept, loose_below=0)
+    report, told = check(bench.root, Ranger)
+    assert any(gone in each.assumed for each in told if each is not None)
+    assert "missing_entry" in {each.code for each in report.findings}
+    assert report == check(bench.root, None)[0]
+
+
 def test_where_no_thread_can_be_had_nobody_helps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     reseal(bench, "beta", 30, {"call": 3})
     alone = checked(bench.root, no_workers)
