@@ -1,6 +1,6 @@
 """Heavy tests look at thousands of disks or values, or start many processes: they begin first, and are not measured.
 
-They reach no line that other tests do not, and coverage makes them three times as slow.
+Coverage makes them three times as slow, and what only they reach is a few lines about what fails.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from agentsession_cas import Store, entry
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.framing import FRAMES_OFFSET, Generation
 from agentsession_cas.core.header import Header
-from agentsession_cas.core.rows import REF_BASE
+from agentsession_cas.core.rows import REF_BASE, ref_to
 from agentsession_cas.effects.host import real_host
 from agentsession_cas.maintenance.findings import CODES, Finding, FsckReport
 from agentsession_cas.sessions.headerfile import encode_header
@@ -129,6 +129,12 @@ def test_a_context_hash_at_the_base_that_is_another(bench: Bench) -> None:
 def test_a_row_that_hangs_from_a_base_there_is_none(bench: Bench) -> None:
     bench.forge("alpha", lambda journal: row_of(journal, 0, parent=REF_BASE))
     assert [each.session for each in named(check(bench), "base_rule")] == ["alpha"]
+
+
+@pytest.mark.parametrize(("number", "bad"), [(5, []), (6, ["alpha"])])
+def test_a_target_is_a_row_there_is(bench: Bench, number: int, bad: list[str]) -> None:
+    bench.forge("alpha", lambda journal: row_of(journal, 5, target=ref_to(number)))
+    assert [each.session for each in named(check(bench), "row_invalid")] == bad
 
 
 def test_a_body_in_other_than_canonical_json(bench: Bench) -> None:

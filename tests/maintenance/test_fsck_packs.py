@@ -115,6 +115,7 @@ def parted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", DAMAGE)
 def test_every_damage_is_told_as_without_help(bench: Bench, code: str) -> None:
     DAMAGE[code](bench)
@@ -166,6 +167,7 @@ def test_a_process_reads_packs(parted: Path, tmp_path: Path) -> None:
     assert checked(root, lambda make, given: start_workers(1, make, given)) == alone
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(where=st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), bit=st.sampled_from([1, 16, 128]))
 def test_a_flip_in_any_pack_is_told_as_without_help(parted: Path, where: tuple[int, int], bit: int) -> None:

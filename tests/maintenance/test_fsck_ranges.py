@@ -96,6 +96,7 @@ def checked(root: Path, workers: StartWorkers) -> FsckReport:
         return fsck(Layout(host, str(root)), objects, patience_s=1e9)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", DAMAGE)
 def test_every_damage_is_told_as_without_help(bench: Bench, code: str) -> None:
     DAMAGE[code](bench)
@@ -165,6 +166,7 @@ def copied(pristine: Bench, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return copy
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 60), ROW_CHANGES), min_size=1, max_size=3))
 def test_forged_rows_are_told_as_without_help(
@@ -177,6 +179,7 @@ def test_forged_rows_are_told_as_without_help(
     shutil.rmtree(bench.root)
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(where=st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), bit=st.sampled_from([1, 16, 128]))
 def test_a_flip_anywhere_is_told_as_without_help(

@@ -137,6 +137,12 @@ def test_a_bulk_build_is_copied_seldom_too(at_once: int) -> None:
     assert copied < 12 * total
 
 
+@pytest.mark.parametrize(("size", "stays"), [(repacking.RECODED_MAX - 1, False), (repacking.RECODED_MAX, True)])
+def test_what_came_of_a_merge_of_many_bytes_counts_as_no_fresh_pack(size: int, stays: bool) -> None:
+    packs = [*facts([9] * (repacking.FRESH_DUE - 1), Grade.FRESH), Facts("merged", Grade.FRESH, size, 10)]
+    assert (repacking._due(packs, 1 << 62)[1] == []) is stays
+
+
 def test_a_large_pack_is_left_alone() -> None:
     packs = facts([100, 100, 10_000]) + facts([5] * 8, Grade.FRESH)
     assert "EVERYDAY-2" not in geometric(packs, Grade.EVERYDAY, fresh_due=8, size_max=10_000)

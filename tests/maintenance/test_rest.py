@@ -257,6 +257,7 @@ def goes_on(host: Host, lines: Lines) -> None:
         assert {each.severity for each in store.fsck().findings} <= {"note"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_power_cut_at_every_effect(seed: int) -> None:
     assert cut_everywhere(seed, images=3) > 60
@@ -274,6 +275,7 @@ def cut_everywhere(seed: int, images: int) -> int:
     return seen
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_cut_is_several_settlings_at_once(seed: int) -> None:
     """Or the cuts tell nothing of them."""
@@ -286,6 +288,7 @@ def test_what_is_cut_is_several_settlings_at_once(seed: int) -> None:
     assert max(map(len, within)) == len(spans)
 
 
+@pytest.mark.heavy
 def test_kill_at_every_effect_then_power_cut() -> None:
     """What another process finds and goes on from is made durable by it."""
     sim, lines = machine()
@@ -299,6 +302,7 @@ def test_kill_at_every_effect_then_power_cut() -> None:
                 assert {name: found[:-1] for name, found in lines_of(store).items()} == lines
 
 
+@pytest.mark.heavy
 def test_readers_see_every_entry_meanwhile() -> None:
     sim, lines = machine()
     sim.record()
@@ -357,6 +361,7 @@ def log_removed_while_a_crash_may_ask_for_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "_name", unsynced)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -374,6 +379,7 @@ def test_a_seeded_mistake_is_noticed(
         cut_everywhere(0, images=20)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("forever", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE])
 def test_a_disk_that_refuses_leaves_the_sessions(code: int, forever: bool) -> None:

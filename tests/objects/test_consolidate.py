@@ -393,6 +393,7 @@ def test_a_held_store_lock_changes_nothing() -> None:
 # --- crashes ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_power_cut_at_every_effect(name: str) -> None:
     sim, objects, move = prepared(name)
@@ -410,6 +411,7 @@ def test_power_cut_at_every_effect(name: str) -> None:
     assert seen > 100
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_another_process_goes_on_and_then_the_power_fails(name: str) -> None:
     whole, _, move = prepared(name)
@@ -426,6 +428,7 @@ def test_another_process_goes_on_and_then_the_power_fails(name: str) -> None:
             sound(image.host)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_a_stop_at_every_slice(name: str) -> None:
     _, objects, move = prepared(name)
@@ -446,6 +449,7 @@ def test_a_stop_at_every_slice(name: str) -> None:
         at += 1
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_readers_and_a_publisher_between_any_two_effects(name: str) -> None:
     sim, objects, move = prepared(name)
@@ -472,6 +476,7 @@ def test_readers_and_a_publisher_between_any_two_effects(name: str) -> None:
         assert held(image.host, objects) == len(objects)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("forever", [False, True])
 @pytest.mark.parametrize("name", SETUPS)
@@ -555,6 +560,7 @@ def survives(name: str, kind: type[Consolidator], **left_out: str) -> bool:
     return True
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 @pytest.mark.parametrize("left_out", ["files", "directories"])
 def test_a_sync_left_out_is_caught(name: str, left_out: str) -> None:
@@ -562,16 +568,19 @@ def test_a_sync_left_out_is_caught(name: str, left_out: str) -> None:
     assert not survives(name, Consolidator, **{left_out: ""})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_a_removal_too_early_is_caught(name: str) -> None:
     assert not survives(name, RemovesFirst)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_a_pack_that_removes_itself_is_caught(name: str) -> None:
     assert not survives(name, RemovesItself)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SETUPS)
 def test_what_reads_back_otherwise_is_not_believed(name: str) -> None:
     sim, objects, move = prepared(name)

@@ -196,6 +196,7 @@ PROGRAMS: dict[str, tuple[Program, list[Object]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_power_cut_at_every_effect(name: str) -> None:
     program, objects = PROGRAMS[name]
@@ -235,6 +236,7 @@ def resumed(name: str, wrap: Wrap = lambda fs: fs, faults: bool = False) -> Iter
             yield image, objects
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("faults", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_another_process_goes_on_and_then_the_power_fails(name: str, faults: bool) -> None:
@@ -243,6 +245,7 @@ def test_another_process_goes_on_and_then_the_power_fails(name: str, faults: boo
         sound(image.host)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_another_process_publishes_the_same_between_two_effects(name: str) -> None:
     program, objects = PROGRAMS[name]
@@ -271,6 +274,7 @@ def test_another_process_publishes_the_same_between_two_effects(name: str) -> No
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("forever", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -410,6 +414,7 @@ LEFT_OUT: dict[str, Wrap] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("left_out", LEFT_OUT)
 @pytest.mark.parametrize("name", ["loose", "again"])
 def test_a_step_left_out_is_caught(left_out: str, name: str) -> None:
@@ -433,6 +438,7 @@ def explored(name: str) -> bool:
     return True
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["pieces", "pieces again"])
 def test_bodies_before_their_pieces_are_durable_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directories of pieces are synced with those of the bodies."""
@@ -469,6 +475,7 @@ def test_pieces_believed_without_a_look_are_caught(monkeypatch: pytest.MonkeyPat
     assert not explored("pieces")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_trust_in_what_is_there_is_caught(name: str) -> None:
     images = resumed(name, lambda fs: cast(Fs, NoSyncOfHits(fs)))
