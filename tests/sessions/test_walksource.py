@@ -14,7 +14,7 @@ from agentsession_cas.core.facts import Code
 from agentsession_cas.maintenance.verify import verify_stored
 from agentsession_cas.sessions import walksource
 from agentsession_cas.sessions.source import RowSource
-from agentsession_cas.sessions.walksource import WalkSource
+from agentsession_cas.sessions.walksource import ENTRY_SIZE, WalkSource
 from tests.helpers.damage import call_and_output
 
 
@@ -61,6 +61,7 @@ def test_whatever_is_asked_in_whatever_order(store: Store, session: str, asked: 
             assert walked.parent(at) == plain.parent(at)
             assert walked.entry(at).line == plain.entry(at).line
             assert len(walked._facts) <= 5
+            assert len(walked._entries) <= 4000 // ENTRY_SIZE + 1
             assert sum(len(each.content) for each in walked._entries.values()) <= 4000 + len(plain.entry(at).content)
 
 
