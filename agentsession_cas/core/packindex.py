@@ -163,7 +163,7 @@ class Index:
         self.pack_name = name
         self.pack_size = size
         self._shift = 32 - bits
-        self._ends = [0, *column(fan, "I")]
+        self._ends = [0, *struct.unpack(f"<{1 << bits}I", fan)]
         self._sums = column(sums, "I")
         self._columns = (heads, tails, lows, highs)
         self._heads = column(heads, "I")
@@ -171,7 +171,7 @@ class Index:
         self._lows = column(lows, "H")
         self._highs = highs
         self._tested = bytearray(1 << bits)
-        if self._ends[-1] != objects or any(low > high for low, high in pairwise(self._ends)):
+        if self._ends[-1] != objects or self._ends != sorted(self._ends):
             raise Corrupt("an idx whose fan-out makes no sense")
         if self.table.objects != objects:
             raise Corrupt("an idx of more or fewer objects than its table has")
