@@ -15,7 +15,7 @@ from typing import Final
 
 from agentsession_cas.effects.host import Clock
 
-__all__ = ["Pace", "Rest", "Turns", "no_rest", "turns_of"]
+__all__ = ["PAUSE_S", "Pace", "Rest", "Turns", "no_rest", "turns_of"]
 
 Rest = Callable[[], None]
 """Called often in long work, where others may run."""

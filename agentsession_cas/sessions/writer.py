@@ -22,7 +22,7 @@ from agentsession_cas.core.leaf import check_head_move
 from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock, OpenFile
-from agentsession_cas.effects.pace import Pace, Rest, no_rest, turns_of
+from agentsession_cas.effects.pace import PAUSE_S, Pace, Rest, no_rest, turns_of
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
@@ -41,6 +41,8 @@ CHECKPOINT_BYTES: Final = 1 << 20
 """A journal past this is checkpointed as soon as appends pause."""
 BURST_BYTES: Final = 4 << 20
 """A journal past this is checkpointed though appends go on coming."""
+HELD_UP_BYTES: Final = 64 << 20
+"""Past this, appends wait a little each: else they leave the checkpoint no time, and memory no end."""
 RELEASE_BYTES: Final = 256 * 1024
 """A journal past this is checkpointed when its writer lets it go."""
 _PAUSE_S: Final = 0.02
@@ -87,12 +89,9 @@ class Writer:
         self.header = header
         self._promised = frozenset(header.records)
         self._mark = mark_of(source.table)
+        first, clock = journal.generation, services.host.clock
         self._tip = Tip(
-            source,
-            journal.generation.newest,
-            base_context=journal.generation.base_context,
-            clock=services.host.clock,
-            redacted_only=services.redacted_only,
+            source, first.newest, base_context=first.base_context, clock=clock, redacted_only=services.redacted_only
         )
 
     # --- what is known ---
@@ -215,9 +214,7 @@ class Writer:
             source = self._source
             check_head_move(source, self._tip.head_id, expected, to)
             if self._mark == Mark.MIRROR:
-                raise MirrorError(
-                    "the session is a mirror", where=self.session_id, next_step="fork it at that entry instead"
-                )
+                raise MirrorError("the session is a mirror", where=self.session_id, next_step="fork it at that entry")
             ref = source.ref_of(source.find(to) if to else -1)
             if ref != self._tip.head:
                 self._append_special(RowCode.HEAD, 0, ref)
@@ -337,10 +334,12 @@ class Writer:
         if not self._services.background:
             return
         with self._mutex:
-            if self._lock is None or (self._thread is not None and self._thread.is_alive()):
-                return
-            self._thread = threading.Thread(target=self._housekeep, name="checkpoint", daemon=True)
-            self._thread.start()
+            idle = self._thread is None or not self._thread.is_alive()
+            if idle and self._lock is not None:
+                self._thread = threading.Thread(target=self._housekeep, name="checkpoint", daemon=True)
+                self._thread.start()
+        if self._journal.load >= HELD_UP_BYTES:
+            self._services.host.clock.sleep(PAUSE_S)
 
     def _housekeep(self) -> None:
         """What the checkpoint thread does, in its turn: a checkpoint, and packs merged if they have become many."""

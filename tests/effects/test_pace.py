@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
 import pytest
 
 from agentsession_cas import SessionWriter, Store, entry
+from agentsession_cas.effects.host import SystemClock, real_host
 from agentsession_cas.effects.pace import Turns, turns_of
 from agentsession_cas.sessions import writer as writing
 
@@ -140,4 +142,43 @@ def test_checkpoints_of_sessions_wait_for_each_other_and_no_one_for_them(
         for session in sessions:
             session.close()
         assert not turns._line
+        assert store.fsck().findings == []
+
+
+class _Counted(SystemClock):
+    """The real clock, which counts how often this thread slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0
+        self._whose = current_thread()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += current_thread() is self._whose
+        super().sleep(seconds)
+
+
+def test_appends_wait_once_a_checkpoint_is_far_behind_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "CHECKPOINT_BYTES", 20_000)
+    monkeypatch.setattr(writing, "HELD_UP_BYTES", 100_000)
+    clock = _Counted()
+    with Store.open(tmp_path / "store", create=True, host=replace(real_host(), clock=clock)) as store:
+        session = store.create(id="burst")
+        writer = session._writer
+        with writer._turns.taken(Event()):  # the checkpoint has no turn yet
+            while writer.journal_bytes < 100_000 - 10_000:
+                session.append(entry.user("a word " * 500))
+            assert clock.slept == 0
+            while writer.journal_bytes < 100_000:
+                session.append(entry.user("a word " * 500))
+            before = clock.slept
+            for _ in range(3):
+                session.append(entry.user("one more"))
+            assert clock.slept == before + 3
+        assert session.checkpoint()
+        waited = clock.slept
+        session.append(entry.user("after it"))
+        assert clock.slept == waited
+        session.close()
         assert store.fsck().findings == []
