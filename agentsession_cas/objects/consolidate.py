@@ -256,7 +256,8 @@ def _copy(pack: Pack, writer: PackWriter, copied: set[bytes]) -> Slices[None]:
                 if behind[0].codec is Codec.ENVELOPES:  # it may need the block it lies behind
                     together.append(behind)
                     number += 1
-            name = hashlib.sha256(b"".join(frame for _, frame in together)).digest()
+            told = [bytes((ref.space, ref.codec)) + frame for ref, frame in together]  # a frame says neither
+            name = hashlib.sha256(b"".join(told)).digest()
             if name not in copied:
                 copied.add(name)
                 for ref, frame in together:

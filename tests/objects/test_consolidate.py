@@ -201,6 +201,20 @@ def test_blocks_of_the_grade_are_copied_as_they_are() -> None:
     assert len(merged) > len(frames)
 
 
+@pytest.mark.parametrize("grade", [Grade.EVERYDAY, Grade.ARCHIVE])
+def test_a_blob_and_a_piece_of_the_same_bytes_both_stay(grade: Grade) -> None:
+    sim = machine()
+    database, moves = moves_of(sim.host)
+    text = "t" * 5000
+    objects = [named(Space.MEDIA, text.encode()), named(Space.CONTENTS, b'{"text":"%s"}' % text.encode())]
+    database.publish(objects, loose_below=0)
+    drain(moves.merge(database.packs(), (), grade, None))
+    assert held(sim.host, objects) == len(objects)
+    database.publish(some(5), loose_below=0)
+    drain(moves.merge(database.packs(), (), grade, None))
+    assert held(sim.host, [*objects, *some(5)]) == len(objects) + 5
+
+
 def test_the_archive_has_the_order_it_was_given() -> None:
     sim, objects, _ = prepared("archive mixed")
     database, moves = moves_of(sim.host)
