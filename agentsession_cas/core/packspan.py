@@ -55,11 +55,13 @@ class Span:
     def __init__(self, table: Table, first: int, size: int) -> None:
         columns = table.columns(first, min(table.blocks, first + _BLOCKS_MAX))
         places: list[int] = []
-        offsets = columns.offsets
+        offsets, firsts = columns.offsets, columns.firsts
         for at, (raw, space) in enumerate(zip(columns.raws, columns.spaces, strict=True)):
             together = space in _TOGETHER
             size -= raw if together else offsets[at + 1] - offsets[at]
             if size < 0 or (together and columns.codecs[at] not in _CODECS):
+                break
+            if offsets[at] >= offsets[at + 1] or firsts[at] >= firsts[at + 1]:  # the table makes no sense
                 break
             if together:
                 places.append(at)
@@ -123,7 +125,7 @@ class Span:
         columns, held, taken = self._columns, self._held(), Taken(self.pieces())
         for at in self._places:
             count = columns.firsts[at + 1] - columns.firsts[at]
-            if at not in held or count <= 0:
+            if at not in held:
                 break
             if columns.spaces[at] == _PIECES:
                 if self.first + at not in taken.pieces:

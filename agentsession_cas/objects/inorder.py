@@ -184,7 +184,10 @@ class InOrder:
         if behind is None and self._at != (pack, at):
             return None
         run = self._read_on(pack, at, behind) if self._space is Space.CONTENTS else None
-        run = run or _Run(pack, at, at, *pack.block(at).sorted_out())
+        if run is None:
+            if pack.index().table.block(at).raw > _LONG:
+                return None  # one long object: who wants it again reads it again
+            run = _Run(pack, at, at, *pack.block(at).sorted_out())
         self._runs = (run, *runs)[:_RUNS_MAX]
         return run
 

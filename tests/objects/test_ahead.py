@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentsession_cas.core import zframes
 from agentsession_cas.core.canonical import canonical
-from agentsession_cas.core.packformat import Block, Grade, Space
+from agentsession_cas.core.packformat import Block, Grade, Space, Table
 from agentsession_cas.core.packspan import Span
 from agentsession_cas.core.pieces import Cut, Skeleton, Stored, decode_skeleton, encode_stored, join, join_encoded
 from agentsession_cas.core.slices import drain
@@ -142,6 +143,22 @@ def test_a_damaged_block_ends_it(everyday: Host, monkeypatch: pytest.MonkeyPatch
     found = taken(Ahead(pack, 0, 1 << 30, Helpers()))
     assert found[:3] == good[:3]
     assert found[3] < bad
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_table_that_makes_no_sense_ends_it(data: st.DataObject) -> None:
+    [pack, *_] = ObjectDatabase(HELD, "").packs()
+    true = pack.index().table
+    file = HELD.fs.open(pack.path)
+    at = data.draw(st.integers(0, true.blocks))
+    offset = data.draw(st.sampled_from([8 * at, 8 * (true.blocks + 1) + 4 * at]))
+    lying = bytearray(true.data)
+    lying[offset : offset + 4] = data.draw(st.integers(0, 1 << 16)).to_bytes(4, "little")
+    span = Span(Table(bytes(lying), true.blocks), 0, 1 << 20)
+    span.fill(file.pread(span.size, span.start), {})
+    span.expand()
+    assert all(hashlib.sha256(each).digest() == name for name, each in span.taken().whole.items())
 
 
 def test_a_frame_of_another_size_than_was_noted_ends_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -226,6 +227,27 @@ def test_a_body_whose_pieces_are_others_is_not_served(bare: Path) -> None:
     read = in_order(real_host(), str(bare), digests)
     assert read == one_by_one(real_host(), str(bare), digests)
     assert [isinstance(got, bytes) for got in read] == [True, False, True] * 2
+
+
+def test_long_bodies_are_not_held(bare: Path) -> None:
+    database = ObjectDatabase(real_host(), str(bare), cache_max=0)
+    size = 5 << 20
+    short = [named(b'{"n":%d}' % n) for n in range(4)]
+    long = [named(b'{"n":%d,"many":[%s0]}' % (n, b"0," * (size // 2))) for n in range(4)]
+    for each in zip(short, long, strict=True):
+        database.publish(each, loose_below=0)
+    drain(database.consolidator(nullcontext).merge(database.packs(), (), Grade.EVERYDAY, None))
+    read = database.in_order(Space.CONTENTS).get
+    tracemalloc.start()
+    try:
+        for (_, first, _), (_, second, _) in zip(short, long, strict=True):
+            read(first)
+            read(first)
+            read(first)
+            assert hashlib.sha256(read(second)).digest() == second
+        assert tracemalloc.get_traced_memory()[0] < size
+    finally:
+        tracemalloc.stop()
 
 
 def test_objects_that_move_are_found_again(root: Path) -> None:
