@@ -6,19 +6,31 @@ what is left himself. Must not: know what they do.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from threading import Thread
 
-__all__ = ["helped"]
+__all__ = ["helped", "helper"]
+
+
+def helper(work: Callable[[], object], name: str, *, daemon: bool = False) -> Thread | None:
+    """A thread that does the work, None when it cannot be had."""
+    if sys.is_finalizing():  # a thread would not run any more, and Python 3.11 would wait for it to begin
+        return None
+    thread = Thread(target=work, name=name, daemon=daemon)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 def helped(works: Iterable[Callable[[], object]], name: str, *, daemon: bool = False) -> list[Thread]:
     """Threads that do these works, the first of them, up to one that cannot be had."""
     begun: list[Thread] = []
-    with suppress(RuntimeError):  # what ``start`` raises; the works are done in threads, and raise nothing here
-        for work in works:
-            thread = Thread(target=work, name=name, daemon=daemon)
-            thread.start()
-            begun.append(thread)
+    for work in works:
+        thread = helper(work, name, daemon=daemon)
+        if thread is None:
+            break
+        begun.append(thread)
     return begun

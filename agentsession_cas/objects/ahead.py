@@ -13,6 +13,7 @@ from typing import Final
 
 from agentsession_cas.core.packformat import Block
 from agentsession_cas.core.packspan import Taken
+from agentsession_cas.effects.threads import helper
 from agentsession_cas.objects.pack import Pack
 
 __all__ = ["HELPERS_MAX", "Ahead", "Helpers"]
@@ -37,17 +38,14 @@ class Helpers:
                 work()
             finally:
                 with self._guard:
-                    self._threads.discard(thread)
+                    self._threads.discard(threading.current_thread())
 
-        thread = threading.Thread(target=run, name="agentsession-ahead")
         with self._guard:
             if self._closed or len(self._threads) >= HELPERS_MAX:
                 return None
-            try:
-                thread.start()
-            except RuntimeError:  # the system has none left, or the interpreter is about to end
-                return None
-            self._threads.add(thread)
+            thread = helper(run, "agentsession-ahead")
+            if thread is not None:
+                self._threads.add(thread)
         return thread
 
     def close(self) -> None:

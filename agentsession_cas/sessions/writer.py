@@ -23,6 +23,7 @@ from agentsession_cas.core.rows import RowCode, decode_row
 from agentsession_cas.effects.durable import swap
 from agentsession_cas.effects.host import Lock, OpenFile
 from agentsession_cas.effects.pace import PAUSE_S, Pace, Rest, no_rest, turns_of
+from agentsession_cas.effects.threads import helper
 from agentsession_cas.errors import AgentSessionError, Closed, MirrorError, StoreLocked
 from agentsession_cas.sessions.headerfile import HEADER_NAME, encode_header
 from agentsession_cas.sessions.journal import Journal
@@ -334,10 +335,10 @@ class Writer:
         if not self._services.background:
             return
         with self._mutex:
-            idle = self._thread is None or not self._thread.is_alive()
-            if idle and self._lock is not None:
-                self._thread = threading.Thread(target=self._housekeep, name="checkpoint", daemon=True)
-                self._thread.start()
+            if (self._thread is None or not self._thread.is_alive()) and self._lock is not None:
+                self._thread = helper(self._housekeep, "checkpoint", daemon=True)
+        if self._thread is None:
+            self.tidy()
         if self._journal.load >= HELD_UP_BYTES:
             self._services.host.clock.sleep(PAUSE_S)
 

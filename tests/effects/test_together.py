@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsession_cas import Store, entry
 from agentsession_cas.effects.durable import write_new
 from agentsession_cas.effects.host import Host, real_host
 from agentsession_cas.effects.memory import memory_host
@@ -97,6 +98,54 @@ threading.Thread(target=settle).start()
         [sys.executable, "-c", program, str(tmp_path / "st")], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+def test_an_append_whose_checkpoint_no_thread_can_be_had_for_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    texts = [f"{number}" * 50_000 for number in range(60)]
+    with Store.open(tmp_path / "st", create=True) as store:
+        with store.create(id="a") as session:
+            for text in texts:
+                session.append(entry.user(text))
+            assert store.objects.stats().loose + store.objects.stats().packed >= 20, "what left the journal"
+        assert [each.body["item"]["content"][0]["text"] for each in store.read("a")] == texts
+
+
+def test_reading_and_settling_while_the_interpreter_is_taken_apart(tmp_path: Path) -> None:
+    """The last objects are finalised when no thread runs any more."""
+    program = """
+import sys
+from agentsession_cas import Store, entry
+
+class Last:
+    def __init__(self, store):
+        self.store = store
+
+    def __del__(self):
+        assert sys.is_finalizing()
+        print(sum(len(each.content) > 1400 for each in self.store.read("s1")))
+        for number in range(2):
+            with self.store.open_session(f"s{number}") as session:
+                session.append(entry.user("bye"))
+        print(self.store.repack().settled)
+        self.store.close()
+
+store = Store.open(sys.argv[1], create=True)
+for number in range(2):
+    with store.create(id=f"s{number}") as session:
+        session.append_batch([entry.user(f"{at:4} " * 280) for at in range(4000)])
+store.repack()
+sys.modules["kept until the end"] = Last(store)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "st")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("4000\n2\n", "")
 
 
 def written(sim: Sim) -> list[str]:
