@@ -20,7 +20,7 @@ from typing import Any, Final
 from agentsession_cas import Draft, entry
 from agentsession_cas.core.canonical import canonical
 
-__all__ = ["CONFIG_EVERY", "drafts", "sizes", "stream"]
+__all__ = ["CONFIG_EVERY", "Cuttings", "drafts", "sizes", "stream"]
 
 CONFIG_EVERY: Final = 100
 _TEXT_MAX: Final = 48_000
@@ -65,13 +65,27 @@ def _steps(writer: _Writer) -> Iterator[Draft]:
         number += 1
 
 
-class _Writer:
-    """Draws drafts from a source of chance."""
+class Cuttings:
+    """Texts cut from the standard library's sources, and tokens, as a source of chance has them."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
         self._text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
+
+    def _cut(self, size: int) -> str:
+        at = self._chance.randrange(len(self._text) - size)
+        return self._text[at : at + size]
+
+    def _token(self, digits: int) -> str:
+        return f"{self._chance.getrandbits(4 * digits):0{digits}x}"
+
+
+class _Writer(Cuttings):
+    """Draws drafts from a source of chance."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance)
         self._outputs: list[str] = []
         self._calls = 0
 
@@ -143,10 +157,3 @@ class _Writer:
 
     def _size(self, typical: int, spread: float) -> int:
         return min(int(self._chance.lognormvariate(math.log(typical), spread)), _TEXT_MAX)
-
-    def _cut(self, size: int) -> str:
-        at = self._chance.randrange(len(self._text) - size)
-        return self._text[at : at + size]
-
-    def _token(self, digits: int) -> str:
-        return f"{self._chance.getrandbits(4 * digits):0{digits}x}"

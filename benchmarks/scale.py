@@ -19,7 +19,6 @@ import json
 import random
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
@@ -36,6 +35,7 @@ from agentsession_cas import Draft, Store, entry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.header import new_header
 from agentsession_cas.core.timestamps import ts_from_ns
+from benchmarks.corpus import Cuttings
 from benchmarks.harness import OURS, Comparison, Options, Target, figures, part, workplace
 from benchmarks.memory import peak_mib
 
@@ -68,13 +68,11 @@ class Stage:
 # --- the sessions ----------------------------------------------------------------------------------------------------
 
 
-class Sessions:
+class Sessions(Cuttings):
     """Seeded sessions whose texts are cut from the standard library's sources."""
 
     def __init__(self, seed: int = 1) -> None:
-        files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-        self._text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
-        self._chance = random.Random(seed)
+        super().__init__(random.Random(seed))
 
     def drafts(self, count: int) -> list[Draft]:
         """The entries of one session."""
@@ -96,13 +94,6 @@ class Sessions:
             yield entry.item(call, response=response)
             yield entry.response(response_id=response, status="completed", latency_ms=self._chance.randint(300, 9000))
             yield entry.function_call_output(call_id, self._cut(self._chance.choice((80, 300, 900, 4000))))
-
-    def _cut(self, size: int) -> str:
-        at = self._chance.randrange(len(self._text) - size)
-        return self._text[at : at + size]
-
-    def _token(self, digits: int) -> str:
-        return f"{self._chance.getrandbits(4 * digits):0{digits}x}"
 
 
 def _file(number: int, given: list[Draft]) -> bytes:

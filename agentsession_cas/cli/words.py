@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from agentsession_cas.cli.output import Part, Styled, bold, counted, dim, warn
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Entry
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.types.config import ConfigView
 from agentsession_cas.core.types.decisions import DecisionView, DispatchView
 from agentsession_cas.core.types.env import EnvView
@@ -49,19 +50,19 @@ def clock_time(ts: str) -> str:
 
 def item_said(item: Mapping[str, Any]) -> Said:
     """What an item says, in full."""
-    kind = _text(item.get("type"))
+    kind = text(item, "type")
     if kind == "message":
-        return Said(_text(item.get("role")) or "message", _content(item.get("content")))
+        return Said(text(item, "role") or "message", _content(item.get("content")))
     if kind == "function_call":
-        return Said("call", f"{_text(item.get('name'))}({_text(item.get('arguments'))})")
+        return Said("call", f"{text(item, 'name')}({text(item, 'arguments')})")
     if kind == "function_call_output":
         return Said("output", _content(item.get("output")))
     if kind == "reasoning":
-        text = _content(item.get("summary")) or _content(item.get("content"))
-        return Said("reasoning", text or "(not shown by the provider)")
+        summary = _content(item.get("summary")) or _content(item.get("content"))
+        return Said("reasoning", summary or "(not shown by the provider)")
     if kind == "compaction":
         return Said("compaction", "(the provider's own, encrypted)")
-    return Said(kind or "item", _content(item.get("content")) or _text(item.get("text")))
+    return Said(kind or "item", _content(item.get("content")) or text(item, "text"))
 
 
 def entry_line(entry: Entry) -> Said:
@@ -133,13 +134,13 @@ def _record(seen: object) -> str:
         case QueuedView():
             return f"{seen.mode}: {item_said(seen.item).text}"
         case LabelView():
-            on = "the universal root" if seen.body.get("target") is None else short(_text(seen.body.get("target")))
-            label = _text(seen.body.get("label"))
+            on = "the universal root" if seen.body.get("target") is None else short(text(seen.body, "target"))
+            label = text(seen.body, "label")
             return f"{label} on {on}" if label else f"none on {on}"
         case InfoView():
-            return f"name {_text(seen.body.get('name'))}" if seen.body.get("name") else _names(seen.body)
+            return f"name {text(seen.body, 'name')}" if seen.body.get("name") else _names(seen.body)
         case EnvView():
-            return _text(seen.body.get("cwd")) or _names(seen.body)
+            return text(seen.body, "cwd") or _names(seen.body)
         case _:
             return _note(seen)
 
@@ -163,7 +164,7 @@ def _note(seen: object) -> str:
 
 
 def _config(seen: ConfigView) -> str:
-    added = [_text(tool.get("name")) or _text(tool.get("type")) for tool in seen.tools_added]
+    added = [text(tool, "name") or text(tool, "type") for tool in seen.tools_added]
     instructions = seen.instructions or (
         counted(len(seen.instructions_parts), "part") if seen.instructions_parts else seen.instructions
     )
@@ -208,8 +209,8 @@ def _response(seen: ResponseView) -> str:
         f"{' + '.join(tokens)} tokens" if tokens else "",
         f"{seen.latency_ms} ms" if seen.latency_ms else "",
         f"{seen.attempts} attempts" if seen.attempts > 1 else "",
-        f"stopped short: {_text(seen.incomplete.get('reason'))}" if seen.incomplete else "",
-        f"error: {_text(error.get('message')) or _text(error.get('code'))}" if error else "",
+        f"stopped short: {text(seen.incomplete, 'reason')}" if seen.incomplete else "",
+        f"error: {text(error, 'message') or text(error, 'code')}" if error else "",
     )
 
 
@@ -251,9 +252,5 @@ def _content(value: object) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    text = _text(part.get("text")) or _text(part.get("refusal"))
-    return text if text or "text" in part else f"[{_text(part.get('type')) or 'part'}]"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    said = text(part, "text") or text(part, "refusal")
+    return said if said or "text" in part else f"[{text(part, 'type') or 'part'}]"

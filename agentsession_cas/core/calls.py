@@ -17,6 +17,7 @@ from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Entry, Reference
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.source import EntrySource, path_positions
 from agentsession_cas.core.undo import Onward, Undo
 
@@ -109,7 +110,7 @@ class Call:
     @property
     def name(self) -> str:
         """The name of the tool called, "" when the item has none."""
-        return _text(self.item.get("name"))
+        return text(self.item, "name")
 
     @property
     def own(self) -> bool:
@@ -174,7 +175,7 @@ class Call:
     @property
     def idempotency_key(self) -> str:
         """The key of the last hand-off; "" when there was none, or it had none."""
-        return _text(self.source.entry(self.dispatches[-1]).body.get("idempotency_key")) if self.dispatches else ""
+        return text(self.source.entry(self.dispatches[-1]).body, "idempotency_key") if self.dispatches else ""
 
     def _args(self, before: int) -> str:
         for position in reversed(self.decisions):
@@ -182,7 +183,7 @@ class Call:
                 args = self.source.entry(position).body.get("args")
                 if args is not None:
                     return canonical(args).decode()
-        return _text(self.item.get("arguments"))
+        return text(self.item, "arguments")
 
     def withdraws(self, facts: Facts) -> bool:
         """Whether a decision next on the path would withdraw the call's last dispatch."""
@@ -327,7 +328,3 @@ def dispatches(source: EntrySource, call_position: int) -> list[int]:
         for position in source.with_call(call_id)
         if (facts := source.facts(position)).code == Code.DISPATCH and facts.target == target
     ]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

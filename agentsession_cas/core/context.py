@@ -16,6 +16,7 @@ from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.facts import Code, Facts, Flag
 from agentsession_cas.core.normalform import Form
 from agentsession_cas.core.omit import OTHER_MODELS, Slot, apply_omit
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.request import compose, request_hash
 from agentsession_cas.core.settings import Replay, Settings, Unresolved
 from agentsession_cas.core.source import EntrySource, path_positions, walk_back
@@ -258,8 +259,7 @@ def _model_set(source: EntrySource, position: int, facts: Facts) -> str | None:
         config = _checkpoint(source, position)
         if config is None:
             return None
-        model = config.get("model")
-        return model if isinstance(model, str) else ""
+        return text(config, "model")
     return None
 
 

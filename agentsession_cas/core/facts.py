@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from agentsession_cas.core.reading import text
+
 __all__ = ["CODES", "ITEM_KINDS", "Code", "Facts", "Flag", "Kind", "call_digest", "code_of", "facts_of"]
 
 
@@ -132,10 +134,6 @@ def call_digest(call_id: str) -> int:
     return (zlib.crc32(call_id.encode("utf-8", "surrogatepass")) or 1) if call_id else 0
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def facts_of(type_: str, body: Mapping[str, Any], *, blobs: bool = False) -> Facts:
     """Derive the facts of a body. ``blobs`` says whether it names a sidecar blob, which its caller knows."""
     code = CODES.get(type_, Code.OTHER)
@@ -145,10 +143,10 @@ def facts_of(type_: str, body: Mapping[str, Any], *, blobs: bool = False) -> Fac
     if code is Code.ITEM:
         item = body.get("item")
         if isinstance(item, dict):
-            kind = ITEM_KINDS.get(_text(item.get("type")), Kind.NONE)
+            kind = ITEM_KINDS.get(text(item, "type"), Kind.NONE)
             if kind is Kind.FUNCTION_CALL or kind is Kind.FUNCTION_CALL_OUTPUT:
-                call = _text(item.get("call_id"))
-            elif kind is Kind.REASONING and _text(body.get("response")):
+                call = text(item, "call_id")
+            elif kind is Kind.REASONING and text(body, "response"):
                 flags |= Flag.REASONING_FROM
     elif code in _TOLD:
         kind, call, target, more = _told(code, body)
@@ -165,16 +163,16 @@ def _told(code: Code, body: Mapping[str, Any]) -> tuple[Kind, str, str, int]:
     kind, call, flags = Kind.NONE, "", Flag.NONE
     named = _KINDS.get(code)
     if named is not None:
-        kind = named[1].get(_text(body.get(named[0])), Kind.NONE)
+        kind = named[1].get(text(body, named[0]), Kind.NONE)
     if named is not None or code is Code.DISPATCH:
-        call = _text(body.get("call_id"))
+        call = text(body, "call_id")
     if code is Code.DECISION and kind is Kind.REJECT and body.get("withdrawn") is True:
         flags = Flag.WITHDRAWN
     elif code is Code.LINK:
-        if body.get("cancel") == "sent" and _text(body.get("target")):
+        if body.get("cancel") == "sent" and text(body, "target"):
             flags |= Flag.CANCEL
-        if _text(body.get("url")):
+        if text(body, "url"):
             flags |= Flag.URL
-    elif code is Code.INFO and _text(body.get("name")):
+    elif code is Code.INFO and text(body, "name"):
         flags = Flag.NAMED
-    return kind, call, _text(body.get("target")) if code in _TARGETED else "", flags
+    return kind, call, text(body, "target") if code in _TARGETED else "", flags

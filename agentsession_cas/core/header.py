@@ -17,6 +17,7 @@ from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.given import AnyPath, as_list, as_object, as_path, require
 from agentsession_cas.core.identity import hash_bytes, is_hash
 from agentsession_cas.core.parsing import parse, parse_trusted
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.required import is_extension
 from agentsession_cas.core.timestamps import canonical_ts
 from agentsession_cas.errors import BadHeader, BadTimestamp, NoRaise, RedactedFrom, UnsupportedFormat
@@ -141,9 +142,9 @@ class Header:
     def harness(self) -> Harness | None:
         """The program that writes the session."""
         harness = self._members.get("harness")
-        if not isinstance(harness, dict) or not _text(harness.get("name")):
+        if not isinstance(harness, dict) or not text(harness, "name"):
             return None
-        return Harness(harness["name"], _text(harness.get("version")))
+        return Harness(harness["name"], text(harness, "version"))
 
     @property
     def records(self) -> tuple[str, ...]:
@@ -154,22 +155,22 @@ class Header:
     @property
     def cwd(self) -> str:
         """The working directory, or ""."""
-        return _text(self._members.get("cwd"))
+        return text(self._members, "cwd")
 
     @property
     def parent_session(self) -> str:
         """The session this one came from, or ""."""
-        return _text(self._members.get("parent_session"))
+        return text(self._members, "parent_session")
 
     @property
     def spawned_by(self) -> str:
         """The call_id of the parent's call that spawned a subsession, or ""."""
-        return _text(self._members.get("spawned_by"))
+        return text(self._members, "spawned_by")
 
     @property
     def base(self) -> str:
         """The entry a fork continues from, or ""."""
-        return _text(self._members.get("base"))
+        return text(self._members, "base")
 
     @property
     def media(self) -> str:
@@ -185,9 +186,9 @@ class Header:
     def redacted_from(self) -> RedactedOrigin | None:
         """What a redacted session was made from; None before 0.13, and for a member in another form."""
         origin = self._members.get("redacted_from")
-        if self.minor < REDACTION_MINOR or not isinstance(origin, dict) or not _text(origin.get("session")):
+        if self.minor < REDACTION_MINOR or not isinstance(origin, dict) or not text(origin, "session"):
             return None
-        return RedactedOrigin(origin["session"], _text(origin.get("profile")))
+        return RedactedOrigin(origin["session"], text(origin, "profile"))
 
     def members(self) -> dict[str, Any]:
         """Every member, as a dict of its own."""
@@ -325,7 +326,7 @@ def _check(members: Mapping[str, Any]) -> None:
             where="/format",
             next_step="read it with a package that knows its format",
         )
-    if not _text(members.get("id")):
+    if not text(members, "id"):
         raise BadHeader("the header has no id", where="/id")
     created_at = members.get("created_at")
     if not isinstance(created_at, str):
@@ -344,7 +345,3 @@ def _check(members: Mapping[str, Any]) -> None:
     base = members.get("base")
     if base is not None and base != "" and minor >= HASHED_MINOR and not is_hash(base):
         raise BadHeader("the base is not an entry id", where="/base")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.identity import hash_text
+from agentsession_cas.core.reading import text
 from agentsession_cas.errors import BadEntry
 
 __all__ = [
@@ -55,7 +56,7 @@ def decode_elements(value: object) -> list[Json] | None:
 
 def is_unresolved(part: Mapping[str, Any]) -> bool:
     """Whether the path could not rebuild a part in force (format.md §7)."""
-    return not (_text(part, "id") and isinstance(part.get("text"), str))
+    return not (text(part, "id") and isinstance(part.get("text"), str))
 
 
 def join_instructions(parts: Iterable[Mapping[str, Any]]) -> str:
@@ -65,10 +66,10 @@ def join_instructions(parts: Iterable[Mapping[str, Any]]) -> str:
 
 def read_part(element: Json) -> Json:
     """A part as a checkpoint writes it, or as a caller names one: no hash and no keep is resolved (context.md §1.5)."""
-    id_ = _text(element, "id")
-    if not id_ or (_text(element, "hash") and not isinstance(element.get("text"), str)):
+    id_ = text(element, "id")
+    if not id_ or (text(element, "hash") and not isinstance(element.get("text"), str)):
         return element
-    return _part(id_, _text(element, "text"), _text(element, "source"))
+    return _part(id_, text(element, "text"), text(element, "source"))
 
 
 def resolve_parts(delta: Sequence[Json], prev: Sequence[Json], texts: Texts) -> tuple[list[Json], bool]:
@@ -77,12 +78,12 @@ def resolve_parts(delta: Sequence[Json], prev: Sequence[Json], texts: Texts) -> 
     ``prev`` are the parts in force before it, ``texts`` what left force since the last replace or checkpoint.
     """
     index = _first_index(prev)
-    named = {id_ for element in delta if (id_ := _text(element, "id"))}
+    named = {id_ for element in delta if (id_ := text(element, "id"))}
     parts: list[Json] = []
     failed = False
     cursor = 0
     for element in delta:
-        id_ = _text(element, "id")
+        id_ = text(element, "id")
         if id_:
             at = index.get(id_, -1)
             if at >= 0:
@@ -108,11 +109,11 @@ def remember_parts(texts: Texts, prev: Iterable[Json], parts: Iterable[Json]) ->
     for part in prev:
         if is_unresolved(part) or _identity(part) in held:
             continue
-        text: str = part["text"]
-        key = (part["id"], hash_text(text))
-        source = _text(part, "source")
+        known: str = part["text"]
+        key = (part["id"], hash_text(known))
+        source = text(part, "source")
         before = texts[key][1] if key in texts else ()
-        texts[key] = (text, (source, *(other for other in before if other != source)))
+        texts[key] = (known, (source, *(other for other in before if other != source)))
 
 
 def instructions_delta(
@@ -156,16 +157,16 @@ def resolve_omitted(delta: Sequence[Json], prev: Sequence[Json], lists: Lists) -
     """
     counted: dict[str, Sequence[Json]] = {"": prev}
     for element in delta:
-        of = _text(element, "of")
-        if of in lists and _keep(element) and not _text(element, "id"):
+        of = text(element, "of")
+        if of in lists and _keep(element) and not text(element, "id"):
             counted[of] = lists[of]
     indexes = {key: _first_index(elements) for key, elements in counted.items()}
     cursors = dict.fromkeys(counted, 0)
-    named = {id_ for element in delta if (id_ := _text(element, "id"))}
+    named = {id_ for element in delta if (id_ := text(element, "id"))}
     resolved: list[Json] = []
     bad_of = False
     for element in delta:
-        id_ = _text(element, "id")
+        id_ = text(element, "id")
         if id_:
             resolved.append(element)
             for key, index in indexes.items():
@@ -173,7 +174,7 @@ def resolve_omitted(delta: Sequence[Json], prev: Sequence[Json], lists: Lists) -
                     cursors[key] = index[id_] + 1
             continue
         count = _keep(element)
-        of = _text(element, "of") if count else ""
+        of = text(element, "of") if count else ""
         taken = _taken(counted[of], cursors[of], count, named) if of in counted else None
         if of in counted:
             cursors[of] += count
@@ -191,7 +192,7 @@ def omitted_delta(want: Sequence[Json], *, prev: Sequence[Json], lists: Lists) -
     ``prev`` is the list in force, ``lists`` those configs put in force, that one last. The result is ``want`` itself
     when it names an id twice or holds an element without one, else the shortest encoding there is.
     """
-    wanted = [(_text(element, "id"), canonical(element)) for element in want]
+    wanted = [(text(element, "id"), canonical(element)) for element in want]
     if [encoded for _, encoded in wanted] == [canonical(element) for element in prev]:
         return None
     if not want:
@@ -209,12 +210,6 @@ def omitted_delta(want: Sequence[Json], *, prev: Sequence[Json], lists: Lists) -
     return best
 
 
-def _text(element: Mapping[str, Any], name: str) -> str:
-    """A string member, "" when it is absent or of another form."""
-    value = element.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _keep(element: Mapping[str, Any]) -> int:
     """How many parts a keep stands for; 0 for an element that is none. Meaningful only beside no id."""
     count = element.get("keep")
@@ -226,14 +221,14 @@ def _part(id_: str, text: str, source: str) -> Json:
 
 
 def _identity(part: Mapping[str, Any]) -> tuple[str, str, str]:
-    return part["id"], part["text"], _text(part, "source")
+    return part["id"], part["text"], text(part, "source")
 
 
 def _first_index(elements: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Id to the position of its first occurrence."""
     index: dict[str, int] = {}
     for at, element in enumerate(elements):
-        id_ = _text(element, "id")
+        id_ = text(element, "id")
         if id_:
             index.setdefault(id_, at)
     return index
@@ -244,25 +239,25 @@ def _taken(elements: Sequence[Json], cursor: int, count: int, named: set[str]) -
     if not count or cursor + count > len(elements):
         return None
     taken = elements[cursor : cursor + count]
-    if any(_text(element, "id") in named for element in taken):
+    if any(text(element, "id") in named for element in taken):
         return None
     return taken
 
 
 def _resolve_named(element: Json, id_: str, in_force: Json | None, texts: Texts) -> Json:
     """An element with an id: its text, the text its hash names, or itself when that cannot be found."""
-    source = _text(element, "source")
-    text = element.get("text")
-    if isinstance(text, str):
-        return _part(id_, text, source)
-    hash_ = _text(element, "hash")
+    source = text(element, "source")
+    known = element.get("text")
+    if isinstance(known, str):
+        return _part(id_, known, source)
+    hash_ = text(element, "hash")
     if not hash_:
         return _part(id_, "", source)
     if in_force is not None:
         if is_unresolved(in_force):
             return element
         if hash_text(in_force["text"]) == hash_:
-            return _part(id_, in_force["text"], source or _text(in_force, "source"))
+            return _part(id_, in_force["text"], source or text(in_force, "source"))
     left = texts.get((id_, hash_))
     return _part(id_, left[0], source or left[1][0]) if left is not None else element
 
@@ -300,7 +295,7 @@ def _named_element(part: Json, in_force: Json | None, texts: Texts) -> Json:
     if in_force is not None and in_force["text"] == part["text"]:
         return {"id": part["id"], "hash": hash_} if _identity(in_force) == _identity(part) else part
     _, sources = texts.get((part["id"], hash_), ("", ()))
-    source = _text(part, "source")
+    source = text(part, "source")
     if source not in sources:
         return part
     if source == sources[0]:
@@ -313,7 +308,7 @@ def _counted(
     want: Sequence[Json], wanted: Sequence[tuple[str, bytes]], elements: Sequence[Json], of: str
 ) -> list[Json] | None:
     """``want`` with keeps over ``elements``, or None when those name an id twice."""
-    counted = [(_text(element, "id"), canonical(element)) for element in elements]
+    counted = [(text(element, "id"), canonical(element)) for element in elements]
     index: dict[str, int] = {}
     for at, (id_, _) in enumerate(counted):
         if id_ and index.setdefault(id_, at) != at:

@@ -14,6 +14,7 @@ from agentsession_cas.core.calls import Call, CallBook
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.facts import Code, Facts, Flag, Kind
 from agentsession_cas.core.header import Header
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.source import EntrySource, own_links, path_positions
 from agentsession_cas.core.undo import Onward
 from agentsession_cas.errors import AgentSessionError, LinkMismatch
@@ -121,7 +122,7 @@ def judges(source: EntrySource, position: int) -> list[Entry]:
 def superseded_by(source: EntrySource) -> str:
     """The session the last ``continued_in`` link of the session's own names, or "" (format.md §9)."""
     position = source.continued()
-    return _text(source.entry(position).body.get("session")) if position >= 0 else ""
+    return text(source.entry(position).body, "session") if position >= 0 else ""
 
 
 def callee_fault(facts: Facts, body: Mapping[str, Any], callee: Entry | None, *, appending: bool) -> str:
@@ -135,14 +136,14 @@ def callee_fault(facts: Facts, body: Mapping[str, Any], callee: Entry | None, *,
             return "a cancel notice whose target is no callee link before it on its path"
         if callee.facts.kind != facts.kind:
             return "a cancel notice of another relation than the link it names"
-        same = callee.call_id == _text(body.get("call_id"))
+        same = callee.call_id == text(body, "call_id")
         return "" if same else "a cancel notice of another call than the link it names"
     if facts.code != Code.LINK or facts.kind != Kind.PEER:
         return ""
     url = bool(facts.flags & Flag.URL)
     if not facts.call and (url or appending):
         return "a peer link that names no call"
-    if appending and not url and not _text(body.get("session")):
+    if appending and not url and not text(body, "session"):
         return "a peer link that names neither a url nor a session"
     return ""
 
@@ -161,7 +162,7 @@ def link_problems(
         if not is_callee(facts) or facts.kind != Kind.SUBSESSION or facts.flags & Flag.URL:
             continue
         entry = source.entry(position)
-        session = _text(entry.body.get("session"))
+        session = text(entry.body, "session")
         error = _mismatch(entry, session, header, resolve) if session else None
         if error is not None:
             yield LinkProblem(entry.id, session, error)
@@ -189,7 +190,3 @@ def verify_links(source: EntrySource, header: Header, resolve: Callable[[str], H
     """Raise what is wrong with the first subsession link :func:`link_problems` finds."""
     for problem in link_problems(source, header, resolve):
         raise problem.error
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

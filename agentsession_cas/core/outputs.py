@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from agentsession_cas.core.context import Context, build_context
 from agentsession_cas.core.facts import Code
 from agentsession_cas.core.normalform import Form
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.source import EntrySource, walk_back
 from agentsession_cas.errors import BadInput, HashMismatch, NoHash, OmitDivergence
 
@@ -73,7 +73,7 @@ class Verification:
 
 def output_positions(source: EntrySource, position: int) -> list[int]:
     """The positions of the output items of the response at ``position``, in path order (format.md §6)."""
-    return _outputs(source, source.parent(position), _text(source.entry(position).body, "response_id"))
+    return _outputs(source, source.parent(position), text(source.entry(position).body, "response_id"))
 
 
 def request_context(source: EntrySource, position: int) -> Context:
@@ -102,7 +102,7 @@ def verify_response(source: EntrySource, position: int) -> Verification:
     """
     _check_response(source, position)
     entry = source.entry(position)
-    recorded = _text(entry.body, "request_hash")
+    recorded = text(entry.body, "request_hash")
     if not recorded:
         return Verification(Verdict.NO_HASH, entry.id)
     context = request_context(source, position)
@@ -142,8 +142,3 @@ def _outputs(source: EntrySource, position: int, response_id: str) -> list[int]:
 def _check_response(source: EntrySource, position: int) -> None:
     if source.facts(position).code != Code.RESPONSE:
         raise BadInput("only a response entry has a request to rebuild", where=source.entry_id(position))
-
-
-def _text(body: dict[str, Any], name: str) -> str:
-    value = body.get(name)
-    return value if isinstance(value, str) else ""

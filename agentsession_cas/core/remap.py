@@ -16,6 +16,7 @@ from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.entry import Reference as Convergence
 from agentsession_cas.core.header import Header
 from agentsession_cas.core.identity import ROOT
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.required import is_extension
 from agentsession_cas.core.rewrite import At
 from agentsession_cas.core.roles import Role, Spot, body_spot
@@ -113,7 +114,7 @@ class _Walk:
         moved = False
         for number, reference in enumerate(references):
             at = ("parents", number, "entry")
-            session, named = _session_of(reference), reference["entry"]
+            session, named = text(reference, "session"), reference["entry"]
             new = self._mapped(session, named, at)
             if not new or new in seen:
                 self._dropped.append(Reference(pointer_of(at), session, named))
@@ -125,7 +126,7 @@ class _Walk:
                 kept[-1]["session"] = self.named_session(session, ("parents", number, "session"))
                 moved = moved or kept[-1]["session"] != session
         if moved:
-            kept.sort(key=lambda each: (_session_of(each), each["entry"]))
+            kept.sort(key=lambda each: (text(each, "session"), each["entry"]))
         return kept
 
     def _value(self, value: Any, spot: Spot, at: At) -> Any:
@@ -194,8 +195,3 @@ class _Walk:
         if new is None:
             self.unmapped.append(Reference(pointer_of(at), session, ""))
         return new or session
-
-
-def _session_of(reference: Convergence) -> str:
-    session = reference.get("session")
-    return session if isinstance(session, str) else ""

@@ -17,6 +17,7 @@ from agentsession_cas.core.identity import HASH_PREFIX, hash_bytes
 from agentsession_cas.core.normalform import Form, form_item
 from agentsession_cas.core.omit import IMAGES, ITEMS, OTHER_MODELS, OUTPUTS
 from agentsession_cas.core.outputs import Verdict, Verification, output_positions, verify_response
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.request import compose
 from agentsession_cas.core.settings import Replay, Settings, Unresolved
 from agentsession_cas.core.source import EntrySource, walk_back
@@ -173,8 +174,7 @@ class RequestWalk:
         config = entry.body.get("config")
         if isinstance(config, dict):
             self._replay.checkpoint(config)
-            model = config.get("model")
-            self._model = model if isinstance(model, str) else ""
+            self._model = text(config, "model")
             self._settings = None
         pinned = entry.body.get("pinned")
         items = [entry.body["summary"], *(pinned if isinstance(pinned, list) else ())]

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from agentsession_cas.core.calls import Call, CallBook, is_call, is_output
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.facts import Code, Facts, Kind
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.required import RUN_REASONS
 from agentsession_cas.core.source import EntrySource, path_positions
 from agentsession_cas.core.undo import Onward, Undo
@@ -127,7 +128,7 @@ class RunBook:
                 self._undo.set(self, "open", None)
             return
         if is_call(facts):
-            self._undo.put(self._called, _text(self._source.entry(position).body.get("response")), True)
+            self._undo.put(self._called, text(self._source.entry(position).body, "response"), True)
         elif facts.code == Code.RESPONSE:
             self._undo.set(self, "_last_response", position)
         if self.open is not None:
@@ -145,7 +146,7 @@ class RunBook:
             self._undo.set(run, "response", position)
 
     def _made_a_call(self, response: int) -> bool:
-        return _text(self._source.entry(response).body.get("response_id")) in self._called
+        return text(self._source.entry(response).body, "response_id") in self._called
 
     def _touches(self, run: OpenRun) -> list[Touch]:
         return [touch for touch in run.touches if touch.position not in self._calls.withdrawn]
@@ -206,7 +207,7 @@ class RunBook:
             last=last,
             source=run.source,
             computed_source=self.source(run),
-            reason=_text(body.get("reason")),
+            reason=text(body, "reason"),
             computed_reason=self.reason(run),
             written_pending=_call_ids(body.get("pending")),
             pending=self.pending(run),
@@ -252,10 +253,6 @@ def end_run(source: EntrySource, position: int, reason: str, ref: str = "") -> D
         raise BadEntry("no run is open on this path", next_step="start one first")
     body = {"run_id": run.run_id, "phase": "end", "reason": reason, "pending": list(run.pending)}
     return Draft("run", {**body, "ref": ref} if ref else body)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _call_ids(value: object) -> tuple[str, ...]:

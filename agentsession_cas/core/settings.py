@@ -26,6 +26,7 @@ from agentsession_cas.core.instructions import (
     resolve_parts,
 )
 from agentsession_cas.core.omit import OmitRules, omit_delta
+from agentsession_cas.core.reading import members, text
 
 __all__ = ["EMPTY", "Replay", "Settings", "Unresolved", "apply", "from_checkpoint", "tool_name"]
 
@@ -159,17 +160,17 @@ class Replay:
     def checkpoint(self, config: Mapping[str, Any]) -> None:
         """Start from a compaction's ``config``; a member that does not decode reads as absent (context.md §1.5)."""
         self._start(EMPTY)
-        self._model = _string(config, "model")
+        self._model = text(config, "model")
         self._parts = [read_part(part) for part in _objects(config, "instructions_parts")]
-        self._instructions = _string(config, "instructions")
+        self._instructions = text(config, "instructions")
         if not self._instructions and not any(map(is_unresolved, self._parts)):
             self._instructions = None
         self._omitted = tuple(_objects(config, "instructions_omitted"))
-        self._reasoning = _object(config, "reasoning") or {}
-        self._text = _object(config, "text") or {}
+        self._reasoning = members(config, "reasoning") or {}
+        self._text = members(config, "text") or {}
         self._omit.merge(config.get("omit"))
         self._tools = list(_objects(config, "tools"))
-        extra = _object(config, "extra") or {}
+        extra = members(config, "extra") or {}
         self._extra = {name: value for name, value in extra.items() if value is not None}
 
     def config(self, entry_id: str, delta: Mapping[str, Any]) -> Unresolved:
@@ -179,13 +180,13 @@ class Replay:
         unresolved = self._change_omitted(entry_id, delta)
         if delta.get("omit") is not None:
             self._omit.merge(delta["omit"])
-        self._model = _string(delta, "model") or self._model
+        self._model = text(delta, "model") or self._model
         unresolved |= self._change_instructions(delta)
-        reasoning, text = _object(delta, "reasoning"), _object(delta, "text")
+        reasoning, format_ = members(delta, "reasoning"), members(delta, "text")
         self._reasoning = self._reasoning if reasoning is None else reasoning
-        self._text = self._text if text is None else text
+        self._text = self._text if format_ is None else format_
         self._change_tools(delta)
-        for name, value in (_object(delta, "extra") or {}).items():
+        for name, value in (members(delta, "extra") or {}).items():
             if value is None:
                 self._extra.pop(name, None)
             else:
@@ -242,17 +243,7 @@ def from_checkpoint(config: Mapping[str, Any]) -> Settings:
 
 def tool_name(tool: Mapping[str, Any]) -> str:
     """The name a tool is added and removed by, "" for one without (context.md §1.1)."""
-    return _string(tool, "name")
-
-
-def _string(members: Mapping[str, Any], name: str) -> str:
-    value = members.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _object(members: Mapping[str, Any], name: str) -> Json | None:
-    value = members.get(name)
-    return value if isinstance(value, dict) else None
+    return text(tool, "name")
 
 
 def _objects(members: Mapping[str, Any], name: str) -> list[Json]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from agentsession_cas import Store, entry
-from tests.helpers.commands import Commands
+from tests.helpers.commands import Commands, heed_interrupts
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -31,18 +31,13 @@ def following(held: Commands, *arguments: str) -> Iterator[subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_hear_interrupts,
+        preexec_fn=heed_interrupts,
     )
     with process:
         try:
             yield process
         finally:
             process.kill()
-
-
-def _hear_interrupts() -> None:
-    """A shell's background job ignores SIGINT, and what it starts does too unless told."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def heard(process: subprocess.Popen[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from agentsession_cas import Store, __version__
-from tests.helpers.commands import Commands
+from tests.helpers.commands import Commands, heed_interrupts
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-m", "agentsession_cas")
@@ -90,17 +90,12 @@ def test_an_append_nobody_listens_to_stops(store: Path) -> None:
         assert len(opened.read("long")) == 1001
 
 
-def _heed_interrupts() -> None:
-    """A shell's background job ignores SIGINT, and what it starts does too unless told."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_an_interrupt_exits_130_and_keeps_what_was_accepted(store: Path) -> None:
     """Ctrl-C while waiting for stdin."""
     with subprocess.Popen(
         [*COMMAND, "append", "long"], cwd=store, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=_environment(),
-        preexec_fn=_heed_interrupts,
+        preexec_fn=heed_interrupts,
     ) as process:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.envelopes import decode_envelopes, encode_envelopes
 from agentsession_cas.errors import Corrupt
+from tests.helpers.objects import digest
 
 Named = tuple[bytes, bytes]
 
@@ -25,10 +25,6 @@ TIMES = (
     "9999-12-31T23:59:59.999999999Z",
 )
 TYPES = ("item", "response", "config", "x/odd", 'x/"quoted"', "x/\u00e9\u4e16", "x/" + "long" * 80)
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 def named(envelope: bytes) -> Named:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 
@@ -29,12 +28,9 @@ from agentsession_cas.core.packformat import (
 from agentsession_cas.core.packindex import key_of
 from agentsession_cas.core.zframes import Dictionary, compress, expand_sized, train
 from agentsession_cas.errors import Corrupt
+from tests.helpers.objects import digest, whole
 
 Object = tuple[Space, bytes]
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 def written(objects: Sequence[Object], grade: Grade, dictionary: Dictionary | None = None) -> tuple[bytes, Packed]:
@@ -44,13 +40,6 @@ def written(objects: Sequence[Object], grade: Grade, dictionary: Dictionary | No
     data = b"".join([*pieces, end.tail])
     assert (end.size, end.name) == (len(data), digest(data))
     return data, end
-
-
-def whole(block: Block, number: int) -> bytes:
-    """An object that is no skeleton."""
-    stored = block.stored(number)
-    assert isinstance(stored, bytes)
-    return stored
 
 
 class Read:

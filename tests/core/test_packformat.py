@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import zlib
@@ -35,12 +34,9 @@ from agentsession_cas.core.packindex import Index, encode_index, index_slices, k
 from agentsession_cas.core.slices import drain
 from agentsession_cas.core.zframes import Dictionary
 from agentsession_cas.errors import Corrupt
+from tests.helpers.objects import digest, whole
 
 Objects = list[tuple[Space, bytes]]
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
 
 
 def pack(objects: Objects) -> tuple[bytes, bytes]:
@@ -75,13 +71,6 @@ def read_block(data: bytes, table: Table, number: int, dictionary: Dictionary | 
     block = decode_block(ref, frame, find, lambda: read_block(data, table, number - 1, dictionary)[1])
     assert (len(block), block.served) == (ref.objects, ref.served)
     return ref, block
-
-
-def whole(block: Block, number: int) -> bytes:
-    """An object that is no skeleton."""
-    stored = block.stored(number)
-    assert isinstance(stored, bytes)
-    return stored
 
 
 def contents(data: bytes, dictionary: Dictionary | None = None) -> Objects:

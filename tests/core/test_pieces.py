@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import struct
@@ -47,10 +46,7 @@ from agentsession_cas.core.pieces import (
 )
 from agentsession_cas.core.zframes import compress
 from agentsession_cas.errors import Corrupt
-
-
-def digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
+from tests.helpers.objects import digest
 
 
 def cut(data: bytes) -> tuple[Stored, dict[bytes, bytes]]:

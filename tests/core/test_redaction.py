@@ -23,6 +23,7 @@ from agentsession_cas.core.tree import Session
 from agentsession_cas.core.verify import verify
 from agentsession_cas.errors import BadInput, CallIDRepeated, NoEntry, NotRedacted
 from tests.helpers.legal import forked, grown, ticking_store
+from tests.helpers.rewrites import scrub
 from tests.helpers.tape import Tape
 
 SESSIONS = Path(__file__).parents[2] / "fixtures" / "reference" / "sessions"
@@ -36,11 +37,6 @@ Json = dict[str, Any]
 def same(text: str) -> str:
     """Change nothing."""
     return text
-
-
-def scrub(text: str) -> str:
-    """Take a word out."""
-    return text.replace("secret", "***")
 
 
 def shout(text: str) -> str:

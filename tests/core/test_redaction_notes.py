@@ -7,20 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentsession_cas.core.entry import Draft
-from agentsession_cas.core.rewriter import rewrite_strings
+from tests.helpers.rewrites import rewritten, scrub
 
 Json = dict[str, Any]
-
-
-def scrub(text: str) -> str:
-    """Take a word out."""
-    return text.replace("secret", "***")
-
-
-def rewritten(type_: str, body: Json, rewrite: Any = scrub) -> Json:
-    """The body of an entry, rewritten."""
-    return rewrite_strings(Draft(type_, body), rewrite).body
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.identity import hash_text
 from agentsession_cas.core.jsonl import read_session
 from agentsession_cas.core.memory import MemorySource
-from agentsession_cas.core.rewriter import Rewriter, UnmetPart, rewrite_strings
+from agentsession_cas.core.rewriter import Rewriter, UnmetPart
 from agentsession_cas.errors import InstructionsJoin
+from tests.helpers.rewrites import given_to, rewritten, scrub
 
 SESSIONS = Path(__file__).parents[2] / "fixtures" / "reference" / "sessions"
 TS = "2026-01-01T00:00:00Z"
@@ -21,28 +22,6 @@ ID = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
 
 Json = dict[str, Any]
-
-
-def scrub(text: str) -> str:
-    """Take a word out."""
-    return text.replace("secret", "***")
-
-
-def rewritten(type_: str, body: Json, rewrite: Any = scrub) -> Json:
-    """The body of an entry alone, rewritten."""
-    return rewrite_strings(Draft(type_, body), rewrite).body
-
-
-def given_to(type_: str, body: Json) -> list[str]:
-    """The strings a rewrite is given, in order."""
-    seen: list[str] = []
-
-    def see(text: str) -> str:
-        seen.append(text)
-        return text
-
-    assert rewritten(type_, body, see) == body
-    return seen
 
 
 class File:
@@ -98,7 +77,7 @@ def test_instructions_that_are_the_parts_joined_are_joined_again() -> None:
     """They are not given whole, so a rewrite cannot cross from one part into the next."""
     parts = [part("a", "one se"), part("b", "cret two secret")]
     body = {"instructions": "one se\n\ncret two secret", "instructions_parts": parts}
-    seen = given_to("config", body)
+    seen = given_to(Draft("config", body))
     assert body["instructions"] not in seen
     after = rewritten("config", body, lambda text: text.replace("se\n\ncret", "!").replace("secret", "***"))
     assert after["instructions"] == "one se\n\ncret two ***"

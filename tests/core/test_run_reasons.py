@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentsession_cas.core.runs import Run, runs
-from tests.helpers.tape import Tape
-
-
-def last(tape: Tape) -> Run:
-    """The last run on the path."""
-    return runs(tape.source, tape.at)[-1]
+from agentsession_cas.core.runs import runs
+from tests.helpers.tape import Tape, last_run
 
 
 def test_reason_error_comes_first() -> None:
@@ -18,7 +13,7 @@ def test_reason_error_comes_first() -> None:
     tape.start()
     tape.call()
     tape.response(error={"code": "server_error", "message": "no"})
-    assert last(tape).computed_reason == "error"
+    assert last_run(tape).computed_reason == "error"
 
 
 def test_reason_error_is_of_the_last_response() -> None:
@@ -26,7 +21,7 @@ def test_reason_error_is_of_the_last_response() -> None:
     tape.start()
     tape.response(error={"code": "server_error", "message": "no"})
     tape.response("r2", error=None)
-    assert last(tape).computed_reason == "done"
+    assert last_run(tape).computed_reason == "done"
 
 
 def test_reason_input_required_needs_a_held_call_and_none_in_flight() -> None:
@@ -35,11 +30,11 @@ def test_reason_input_required_needs_a_held_call_and_none_in_flight() -> None:
     held, other = tape.call("c1"), tape.call("c2")
     tape.response()
     tape.decide(held, "hold")
-    assert last(tape).computed_reason == "input_required"
+    assert last_run(tape).computed_reason == "input_required"
     tape.dispatch(other, "c2")
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
     tape.output("c2")
-    assert last(tape).computed_reason == "input_required"
+    assert last_run(tape).computed_reason == "input_required"
 
 
 def test_reason_input_required_for_a_call_held_after_a_dispatch() -> None:
@@ -49,7 +44,7 @@ def test_reason_input_required_for_a_call_held_after_a_dispatch() -> None:
     tape.response()
     tape.dispatch(call)
     tape.decide(call, "hold")
-    assert last(tape).computed_reason == "input_required"
+    assert last_run(tape).computed_reason == "input_required"
 
 
 def test_reason_input_required_for_an_earlier_call_that_the_run_holds() -> None:
@@ -58,7 +53,7 @@ def test_reason_input_required_for_an_earlier_call_that_the_run_holds() -> None:
     tape.response()
     tape.start(source="resume")
     tape.decide(call, "hold")
-    assert last(tape).computed_reason == "input_required"
+    assert last_run(tape).computed_reason == "input_required"
 
 
 def test_a_held_call_of_no_concern_of_the_run_is_not_its() -> None:
@@ -69,7 +64,7 @@ def test_a_held_call_of_no_concern_of_the_run_is_not_its() -> None:
     tape.start()
     tape.user()
     tape.response("r2")
-    assert last(tape).computed_reason == "done"
+    assert last_run(tape).computed_reason == "done"
 
 
 def test_reason_aborted_for_a_pending_call_or_an_incomplete_response() -> None:
@@ -77,10 +72,10 @@ def test_reason_aborted_for_a_pending_call_or_an_incomplete_response() -> None:
     tape.start()
     tape.call()
     tape.response()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
     tape.output()
     tape.response("r2", incomplete={"reason": "max_output_tokens"})
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_reason_aborted_for_a_pending_call_though_the_last_response_made_none() -> None:
@@ -89,9 +84,9 @@ def test_reason_aborted_for_a_pending_call_though_the_last_response_made_none() 
     tape.call()
     tape.response()
     tape.response("r2")
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
     tape.output()
-    assert last(tape).computed_reason == "done"
+    assert last_run(tape).computed_reason == "done"
 
 
 def test_reason_aborted_for_an_earlier_call_the_run_took_up_and_left_pending() -> None:
@@ -101,7 +96,7 @@ def test_reason_aborted_for_an_earlier_call_the_run_took_up_and_left_pending() -
     tape.start(source="resume")
     tape.dispatch(call)
     tape.response("r2")
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_a_response_of_another_branch_is_none_of_the_run() -> None:
@@ -121,7 +116,7 @@ def test_a_response_id_in_another_form_reads_as_none() -> None:
     tape.add("item", {"item": item, "response": {"odd": True}})
     tape.add("response", {"response_id": ["odd"]})
     tape.output()
-    assert last(tape).computed_reason == "stopped"
+    assert last_run(tape).computed_reason == "stopped"
 
 
 def test_reason_done_when_the_last_response_made_no_call() -> None:
@@ -131,14 +126,14 @@ def test_reason_done_when_the_last_response_made_no_call() -> None:
     tape.response()
     tape.output()
     tape.response("r2")
-    assert last(tape).computed_reason == "done"
+    assert last_run(tape).computed_reason == "done"
 
 
 def test_status_is_never_read() -> None:
     tape = Tape()
     tape.start()
     tape.add("response", {"response_id": "r1", "status": "failed"})
-    assert last(tape).computed_reason == "done"
+    assert last_run(tape).computed_reason == "done"
 
 
 def test_a_response_without_an_id_made_every_call_recorded_without_one() -> None:
@@ -147,7 +142,7 @@ def test_a_response_without_an_id_made_every_call_recorded_without_one() -> None
     tape.call(response="")
     tape.add("response", {"status": "completed"})
     tape.output()
-    assert last(tape).computed_reason == "stopped"
+    assert last_run(tape).computed_reason == "stopped"
 
 
 def test_reason_stopped_when_the_calls_of_the_last_response_on_the_path_are_answered() -> None:
@@ -157,7 +152,7 @@ def test_reason_stopped_when_the_calls_of_the_last_response_on_the_path_are_answ
     tape.start(source="resume")
     tape.decide(call, "reject")
     tape.output()
-    assert last(tape).computed_reason == "stopped"
+    assert last_run(tape).computed_reason == "stopped"
 
 
 def test_stopped_needs_the_last_response_on_the_path_to_have_made_calls() -> None:
@@ -167,7 +162,7 @@ def test_stopped_needs_the_last_response_on_the_path_to_have_made_calls() -> Non
     tape.response("r2")
     tape.start(source="resume")
     tape.output()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_stopped_needs_a_response_on_the_path() -> None:
@@ -175,7 +170,7 @@ def test_stopped_needs_a_response_on_the_path() -> None:
     tape.call(response="")
     tape.start(source="resume")
     tape.output()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_an_old_call_without_an_output_keeps_later_runs_from_stopped() -> None:
@@ -186,7 +181,7 @@ def test_an_old_call_without_an_output_keeps_later_runs_from_stopped() -> None:
     tape.call()
     tape.response()
     tape.output()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_stopped_needs_an_output_or_a_decision_on_the_segment() -> None:
@@ -196,11 +191,11 @@ def test_stopped_needs_an_output_or_a_decision_on_the_segment() -> None:
     tape.output()
     tape.start()
     tape.user()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
     tape.dispatch(call)
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
     tape.decide(call, "proceed")
-    assert last(tape).computed_reason == "stopped"
+    assert last_run(tape).computed_reason == "stopped"
 
 
 def test_a_withdrawn_reject_is_no_decision_for_stopped() -> None:
@@ -211,13 +206,13 @@ def test_a_withdrawn_reject_is_no_decision_for_stopped() -> None:
     tape.start()
     tape.dispatch(call)
     tape.withdraw(call)
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 def test_reason_aborted_for_a_run_with_nothing() -> None:
     tape = Tape()
     tape.start()
-    assert last(tape).computed_reason == "aborted"
+    assert last_run(tape).computed_reason == "aborted"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +224,7 @@ def test_error_and_interrupted_stand_over_anything(reason: str, agrees: bool) ->
     tape.start()
     tape.response()
     tape.end(reason)
-    assert last(tape).reason_agrees is agrees
+    assert last_run(tape).reason_agrees is agrees
 
 
 def test_the_pending_list_is_compared_whatever_the_reason_and_order() -> None:
@@ -240,13 +235,13 @@ def test_the_pending_list_is_compared_whatever_the_reason_and_order() -> None:
     tape.response()
     call_end = tape.at
     tape.end("interrupted", ("c1", "c2"))
-    assert last(tape).pending_agrees
+    assert last_run(tape).pending_agrees
     tape.branch(call_end)
     tape.end("interrupted", ("c2", "c1"))
-    assert last(tape).pending_agrees
+    assert last_run(tape).pending_agrees
     tape.branch(call_end)
     tape.end("interrupted", ("c1",))
-    assert not last(tape).pending_agrees
+    assert not last_run(tape).pending_agrees
 
 
 def test_a_pending_list_in_another_form_reads_as_empty() -> None:
@@ -254,5 +249,5 @@ def test_a_pending_list_in_another_form_reads_as_empty() -> None:
     tape.start()
     tape.call("c1")
     tape.add("run", {"run_id": "run-1", "phase": "end", "reason": "interrupted", "pending": ["c1", 7]})
-    assert last(tape).written_pending == ()
-    assert not last(tape).pending_agrees
+    assert last_run(tape).written_pending == ()
+    assert not last_run(tape).pending_agrees

@@ -7,16 +7,11 @@ from pathlib import Path
 import pytest
 
 from agentsession_cas.core.jsonl import read_session
-from agentsession_cas.core.runs import Run, end_run, open_run, runs
+from agentsession_cas.core.runs import end_run, open_run, runs
 from agentsession_cas.errors import BadEntry
-from tests.helpers.tape import Tape
+from tests.helpers.tape import Tape, last_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "reference" / "sessions"
-
-
-def last(tape: Tape) -> Run:
-    """The last run on the path."""
-    return runs(tape.source, tape.at)[-1]
 
 
 def test_a_segment_goes_from_its_start_to_the_end_with_its_run_id() -> None:
@@ -61,9 +56,9 @@ def test_the_calls_of_a_run_are_its_own_and_those_it_took_up() -> None:
     tape.start()
     tape.dispatch(before)
     own = tape.call("c3")
-    assert last(tape).calls == (before, own)
-    assert last(tape).pending == ("c1", "c3")
-    assert untouched not in last(tape).calls
+    assert last_run(tape).calls == (before, own)
+    assert last_run(tape).pending == ("c1", "c3")
+    assert untouched not in last_run(tape).calls
 
 
 def test_a_call_withdrawn_again_was_not_taken_up() -> None:
@@ -72,8 +67,8 @@ def test_a_call_withdrawn_again_was_not_taken_up() -> None:
     tape.start()
     tape.dispatch(before)
     tape.withdraw(before)
-    assert last(tape).calls == ()
-    assert last(tape).computed_source == "input"
+    assert last_run(tape).calls == ()
+    assert last_run(tape).computed_source == "input"
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
@@ -91,8 +86,8 @@ def test_source_resume_takes_up_a_call_pending_at_the_start() -> None:
             tape.output()
         else:
             tape.decide(call, event)
-        assert last(tape).computed_source == "resume"
-        assert last(tape).source_agrees
+        assert last_run(tape).computed_source == "resume"
+        assert last_run(tape).source_agrees
 
 
 def test_source_input_when_the_first_event_is_of_the_runs_own_call() -> None:
@@ -102,7 +97,7 @@ def test_source_input_when_the_first_event_is_of_the_runs_own_call() -> None:
     own = tape.call("c1")
     tape.dispatch(own)
     tape.dispatch(before, "c0")
-    assert last(tape).computed_source == "input"
+    assert last_run(tape).computed_source == "input"
 
 
 def test_source_input_when_the_call_had_its_output_already() -> None:
@@ -111,7 +106,7 @@ def test_source_input_when_the_call_had_its_output_already() -> None:
     tape.output()
     tape.start()
     tape.dispatch(call)
-    assert last(tape).computed_source == "input"
+    assert last_run(tape).computed_source == "input"
 
 
 def test_source_input_for_an_output_bound_to_no_call() -> None:
@@ -120,7 +115,7 @@ def test_source_input_for_an_output_bound_to_no_call() -> None:
     tape.start()
     tape.output("c9")
     tape.dispatch(call)
-    assert last(tape).computed_source == "input"
+    assert last_run(tape).computed_source == "input"
 
 
 def test_a_decision_bound_to_no_call_is_passed_over() -> None:
@@ -130,7 +125,7 @@ def test_a_decision_bound_to_no_call_is_passed_over() -> None:
     tape.start(source="resume")
     tape.decide(message, "hold", "c9")
     tape.dispatch(call)
-    assert last(tape).computed_source == "resume"
+    assert last_run(tape).computed_source == "resume"
 
 
 def test_a_withdrawn_pair_is_passed_over_for_the_source() -> None:
@@ -141,7 +136,7 @@ def test_a_withdrawn_pair_is_passed_over_for_the_source() -> None:
     tape.dispatch(first)
     tape.withdraw(first)
     tape.dispatch(second, "c2")
-    assert last(tape).computed_source == "resume"
+    assert last_run(tape).computed_source == "resume"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +179,7 @@ def test_a_resume_that_took_nothing_up_is_accepted_over_records_alone(added: str
     elif added == "output":
         tape.output("c9")
     end = tape.end("interrupted")
-    run = last(tape)
+    run = last_run(tape)
     assert (run.end, run.computed_source) == (end, "input")
     assert run.took_nothing is empty
     assert run.source_agrees is empty
@@ -195,7 +190,7 @@ def test_a_written_input_over_a_resume_disagrees() -> None:
     tape.call()
     tape.start(source="input")
     tape.output()
-    assert not last(tape).source_agrees
+    assert not last_run(tape).source_agrees
 
 
 # --- open, end, json -------------------------------------------------------------------------------------------------
@@ -253,7 +248,7 @@ def test_a_run_without_an_end_agrees_whatever_is_pending() -> None:
     tape = Tape()
     tape.start()
     tape.call()
-    run = last(tape)
+    run = last_run(tape)
     assert run.pending == ("c1",)
     assert run.pending_agrees
     assert run.reason_agrees
@@ -276,7 +271,7 @@ def test_a_run_is_ok_when_source_reason_and_pending_agree(
     tape.start(source=source)
     tape.call()
     tape.end(reason, pending)
-    assert last(tape).to_json(tape.source)["ok"] is ok
+    assert last_run(tape).to_json(tape.source)["ok"] is ok
 
 
 def test_the_end_of_a_run_on_another_branch_is_none_here() -> None:
@@ -294,7 +289,7 @@ def test_the_end_of_a_run_on_another_branch_is_none_here() -> None:
 def test_the_json_of_an_open_run_has_no_end_and_no_reason() -> None:
     tape = Tape()
     start = tape.start()
-    assert last(tape).to_json(tape.source) == {
+    assert last_run(tape).to_json(tape.source) == {
         "run_id": "run-1",
         "start": tape.id(start),
         "end": None,

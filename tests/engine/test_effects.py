@@ -15,8 +15,9 @@ from agentsession_cas.sessions.headerfile import encode_header
 from agentsession_cas.sessions.journal import STEP_MAX
 from agentsession_cas.store import Store
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import ROOT, Player, message, opened, ts
+from tests.helpers.engine import Player, message, ts
 from tests.helpers.engine_model import World
+from tests.helpers.stores import ROOT, opened
 
 pytestmark = pytest.mark.heavy
 

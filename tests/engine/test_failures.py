@@ -14,9 +14,10 @@ from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.sessions.writer import RELEASE_BYTES
 from agentsession_cas.store import Store
 from agentsession_cas.testing.simfs import EFFECTS, OPENS, READS, Sim
-from tests.helpers.engine import Player, observed, opened
+from tests.helpers.engine import Player, observed
 from tests.helpers.engine_explorer import handles
 from tests.helpers.engine_model import World
+from tests.helpers.stores import opened
 
 pytestmark = pytest.mark.heavy
 

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import Player, observe, opened
+from tests.helpers.engine import Player, observe
 from tests.helpers.engine_explorer import BUDGET
 from tests.helpers.engine_followers import Listener, followed_inside, watched_followers
 from tests.helpers.engine_model import World
 from tests.helpers.engine_scenarios import SCENARIOS, Scenario
+from tests.helpers.stores import opened
 
 pytestmark = pytest.mark.heavy
 

@@ -72,6 +72,11 @@ def two_entries(player: Player) -> None:
     player.append("s", 200)
 
 
+def published(player: Player) -> None:
+    player.checkpoint("s")
+    player.append("s", 100)
+
+
 def forks(player: Player) -> None:
     """Fork at the newest entry there is, in whatever file it lies just now."""
     player.fork("s", len(observed(player.store, "s").own) - 1, "f")
@@ -88,23 +93,15 @@ def test_a_fork_within_each_effect_of_appends() -> None:
 
 
 def test_a_fork_within_each_effect_of_a_checkpoint() -> None:
-    def first(player: Player) -> None:
-        player.checkpoint("s")
-        player.append("s", 100)
-
-    assert interleave(two_entries, first, forks) >= 20
+    assert interleave(two_entries, published, forks) >= 20
 
 
 def test_a_name_believed_to_be_durable_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seeded mistake: that a journal was read is taken for a sign that its name will stay."""
     monkeypatch.setattr(State, "is_named", True)
 
-    def first(player: Player) -> None:
-        player.checkpoint("s")
-        player.append("s", 100)
-
     with pytest.raises((AgentSessionError, AssertionError)):
-        interleave(two_entries, first, forks)
+        interleave(two_entries, published, forks)
 
 
 def test_what_one_process_publishes_another_finds() -> None:

@@ -12,8 +12,9 @@ from agentsession_cas.errors import Damaged, NoSession
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
 from agentsession_cas.sessions.recovery import Verdict, decide, read_state
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import ROOT, Player, observed, opened
+from tests.helpers.engine import Player, observed
 from tests.helpers.engine_model import World
+from tests.helpers.stores import ROOT, opened
 
 pytestmark = pytest.mark.heavy
 

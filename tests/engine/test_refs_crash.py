@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 
 from agentsession_cas.errors import AgentSessionError
-from tests.helpers.refs_world import World, machine, opened, power, resume, scenario, second
+from tests.helpers.refs_world import World, machine, power, resume, scenario, second
+from tests.helpers.stores import opened
 
 pytestmark = pytest.mark.heavy
 

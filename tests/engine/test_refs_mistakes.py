@@ -9,13 +9,13 @@ import pytest
 
 from agentsession_cas import RefTarget, Store
 from agentsession_cas.effects import durable
-from agentsession_cas.effects.host import Fs
 from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.exchange import naming
 from agentsession_cas.sessions import reflog
 from agentsession_cas.sessions.reffile import Held, RefUpdate, encode_ref
 from agentsession_cas.sessions.reflog import RefLog
 from agentsession_cas.sessions.refs import RefDatabase, birth_of
+from tests.helpers.crashes import write_unsynced
 from tests.helpers.refs_world import power, resume
 
 pytestmark = pytest.mark.heavy
@@ -67,12 +67,7 @@ def _no_sync_of_refs(patch: Patch) -> None:
 def _no_sync_of_bytes(patch: Patch) -> None:
     """A name appears before its bytes are synced."""
 
-    def spoilt(fs: Fs, path: str, data: bytes) -> None:
-        file = fs.create(path)
-        file.pwrite(data, 0)
-        file.close()
-
-    patch.setattr(durable, "write_new", spoilt)
+    patch.setattr(durable, "write_new", write_unsynced)
 
 
 def _no_sync_of_log(patch: Patch) -> None:

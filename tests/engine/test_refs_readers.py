@@ -7,7 +7,8 @@ import pytest
 from agentsession_cas import RefTarget, Store
 from agentsession_cas.effects.host import Host
 from agentsession_cas.errors import NoRef, NoSession
-from tests.helpers.refs_world import World, machine, opened, scenario, seen
+from tests.helpers.refs_world import World, machine, scenario, seen
+from tests.helpers.stores import opened
 
 pytestmark = pytest.mark.heavy
 

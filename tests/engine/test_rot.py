@@ -8,11 +8,12 @@ from agentsession_cas.core.packformat import Space
 from agentsession_cas.core.zframes import compress
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import ROOT, Player, observe
+from tests.helpers.engine import Player, observe
 from tests.helpers.engine_explorer import BUDGET
 from tests.helpers.engine_model import World
 from tests.helpers.engine_rot import rot
 from tests.helpers.engine_scenarios import SCENARIOS
+from tests.helpers.stores import ROOT
 
 pytestmark = pytest.mark.heavy
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from agentsession_cas import Store, entry
 from agentsession_cas.errors import AgentSessionError, HeaderDiffers, NotRedacted
 from agentsession_cas.exchange import building, receiving
 from agentsession_cas.objects import database
-from agentsession_cas.testing.simfs import Sim
-from tests.helpers.exchange import A, B, C, fetched, grow, lines, mark, own, pushed, stores
+from tests.helpers.exchange import B, Three, fetched, grow, lines, mark, own, pushed
 from tests.helpers.exchange_scenes import many_sessions
-
-Three = tuple[Store, Store, Store]
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +19,6 @@ def _in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "_BUILT_BYTES", 1)
     monkeypatch.setattr(building, "_PACK_BYTES", 1)
     monkeypatch.setattr(database, "_LISTED_MIN", 0)
-
-
-@pytest.fixture
-def three() -> Iterator[Three]:
-    with stores(Sim().host, A, B, C) as (a, b, c):
-        yield a, b, c
 
 
 def test_it_is_the_session_that_was_sent(three: Three) -> None:

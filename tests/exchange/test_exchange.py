@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,7 @@ from agentsession_cas.errors import (
 from agentsession_cas.exchange import receiving
 from agentsession_cas.exchange.local import LocalEndpoint
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.exchange import A, B, C, fetched, grow, lines, mark, own, pushed, refusals, stores
-
-Three = tuple[Store, Store, Store]
-
-
-@pytest.fixture
-def three() -> Iterator[Three]:
-    """Three empty stores."""
-    with stores(Sim().host, A, B, C) as (a, b, c):
-        yield a, b, c
+from tests.helpers.exchange import A, B, Three, fetched, grow, lines, mark, own, pushed, refusals, stores
 
 
 def sound(*some: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import pytest
 
 from agentsession_cas.cli import run
 
-__all__ = ["Commands", "Ran"]
+__all__ = ["Commands", "Ran", "heed_interrupts"]
 
 
 class Ran(NamedTuple):
@@ -85,3 +86,8 @@ class Commands:
         ran = self(*arguments, stdin=stdin)
         assert ran.code == 0, ran.err
         return ran
+
+
+def heed_interrupts() -> None:
+    """Run in a new process: a shell's background job ignores SIGINT, and what it starts does too unless told."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

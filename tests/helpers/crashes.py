@@ -10,7 +10,7 @@ from agentsession_cas.effects.disk import Directory, File
 from agentsession_cas.effects.host import Fs, OpenFile
 from agentsession_cas.testing.simfs import Sim
 
-__all__ = ["Through", "Unseen", "Violation", "cuts", "deaf", "files_of", "unsynced"]
+__all__ = ["Through", "Unseen", "Violation", "cuts", "deaf", "files_of", "unsynced", "write_unsynced"]
 
 
 class Violation(AssertionError):
@@ -76,6 +76,13 @@ class _Unsynced(Through):
 def unsynced(file: OpenFile) -> OpenFile:
     """A file that is never synced."""
     return cast(OpenFile, _Unsynced(file))
+
+
+def write_unsynced(fs: Fs, path: str, data: bytes) -> None:
+    """What a mistake puts in the place of :func:`~agentsession_cas.effects.durable.write_new`: nothing is synced."""
+    file = fs.create(path)
+    file.pwrite(data, 0)
+    file.close()
 
 
 class _Deaf(Through):

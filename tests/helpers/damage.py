@@ -11,6 +11,7 @@ from agentsession_cas import entry
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.framing import Generation, Record, decode_records, scan_journal
 from agentsession_cas.core.rows import Row, decode_row, encode_row
+from agentsession_cas.maintenance.findings import FsckReport
 from agentsession_cas.sessions.rowmaker import digest_of
 from agentsession_cas.sessions.staged import generation_bytes
 from agentsession_cas.store import Store
@@ -82,6 +83,11 @@ class Bench:
     def store(self, *, create: bool = False) -> Store:
         """The store, opened anew."""
         return Store.open(self.root, create=create, background=False)
+
+    def fsck(self, *, fast: bool = False) -> FsckReport:
+        """What fsck says of it."""
+        with self.store() as store:
+            return store.fsck(fast=fast)
 
     def session(self, name: str) -> Path:
         """A session's directory."""

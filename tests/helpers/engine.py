@@ -22,10 +22,10 @@ from agentsession_cas.sessions.source import RowSource
 from agentsession_cas.store import Store
 from tests.helpers.crashes import Violation
 from tests.helpers.engine_model import Found, Truth, World
+from tests.helpers.stores import ROOT, opened
 
-__all__ = ["ROOT", "Interrupt", "Player", "check_blobs", "message", "observe", "observed", "opened", "ts"]
+__all__ = ["Interrupt", "Player", "check_blobs", "message", "observe", "observed", "ts"]
 
-ROOT: Final = "/store"
 EARLIER: Final = "agentsession/0.11"
 
 
@@ -37,11 +37,6 @@ def ts(tick: int) -> str:
 def message(text: str) -> dict[str, Any]:
     """The body of an item entry."""
     return {"item": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}}
-
-
-def opened(host: Host, *, create: bool = False) -> Store:
-    """The store of a machine; checkpoints happen only when told to."""
-    return Store.open(ROOT, create=create, host=host, background=False)
 
 
 def observed(store: Store, session_id: str) -> Found:

@@ -16,9 +16,10 @@ from agentsession_cas.sessions.follow_changes import Appended, Change, Reset, Sn
 from agentsession_cas.store import Store
 from agentsession_cas.testing.simfs import Sim, Steps
 from tests.helpers.crashes import Violation
-from tests.helpers.engine import ROOT, Player, observed, opened
+from tests.helpers.engine import Player, observed
 from tests.helpers.engine_model import Truth, World
 from tests.helpers.engine_scenarios import Scenario
+from tests.helpers.stores import ROOT, opened
 
 __all__ = ["Listener", "followed_inside", "watched_followers"]
 

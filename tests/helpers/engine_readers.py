@@ -13,9 +13,10 @@ from agentsession_cas.errors import AgentSessionError, NoSession
 from agentsession_cas.store import Store
 from agentsession_cas.testing.simfs import Sim, Steps
 from tests.helpers.crashes import Violation
-from tests.helpers.engine import ROOT, Player, observed
+from tests.helpers.engine import Player, observed
 from tests.helpers.engine_model import Found, Truth, World
 from tests.helpers.engine_scenarios import Scenario
+from tests.helpers.stores import ROOT
 
 __all__ = ["watched_readers"]
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from agentsession_cas.errors import Corrupt
 from agentsession_cas.sessions.journal import HEAD_NAME, JOURNAL_NAME
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import ROOT, Player, observed, opened
+from tests.helpers.engine import Player, observed
 from tests.helpers.engine_model import Truth, World
 from tests.helpers.engine_scenarios import Scenario
+from tests.helpers.stores import ROOT, opened
 
 __all__ = ["rot"]
 

@@ -13,12 +13,28 @@ from agentsession_cas.errors import AgentSessionError
 from agentsession_cas.exchange.sharing import Fetched, Pushed
 from agentsession_cas.sessions.source import RowSource
 
-__all__ = ["ROOTS", "A", "B", "C", "fetched", "grow", "lines", "mark", "opened", "own", "pushed", "refusals", "stores"]
+__all__ = [
+    "ROOTS",
+    "A",
+    "B",
+    "C",
+    "Three",
+    "fetched",
+    "grow",
+    "lines",
+    "mark",
+    "opened",
+    "own",
+    "pushed",
+    "refusals",
+    "stores",
+]
 
 A: Final = "/a"
 B: Final = "/b"
 C: Final = "/c"
 ROOTS: Final = (A, B, C)
+Three = tuple[Store, Store, Store]
 
 
 def opened(host: Host, root: str) -> Store:

@@ -16,8 +16,9 @@ from agentsession_cas.errors import AgentSessionError, NoRef, NoSession
 from agentsession_cas.sessions.chain import ChainSource
 from agentsession_cas.testing.simfs import Killed, Sim
 from tests.helpers.crashes import Violation
+from tests.helpers.stores import opened
 
-__all__ = ["ONE", "TWO", "World", "judge", "machine", "opened", "power", "resume", "scenario", "second"]
+__all__ = ["ONE", "TWO", "World", "judge", "machine", "power", "resume", "scenario", "second"]
 
 ONE: Final = RefTarget("one")
 TWO: Final = RefTarget("two")
@@ -71,11 +72,6 @@ class World:
             if to != self.held.get(name) and seen(store).get(name) == to:
                 self.done()
             self.pending = None
-
-
-def opened(host: Host) -> Store:
-    """The store on a host."""
-    return Store.open("/store", host=host, background=False)
 
 
 def machine() -> Sim:

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from agentsession_cas.core.packer import Packer
-from agentsession_cas.exchange import forks
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance import sweep
 from agentsession_cas.maintenance.sweep import _Sweep
@@ -24,6 +23,7 @@ from agentsession_cas.objects.consolidate import Consolidator
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.sessions.services import HeldElsewhere
 from tests.helpers.crashes import deaf, unsynced
+from tests.helpers.engine_mistakes import fork_not_anchored
 from tests.helpers.sweep_scenes import (
     ACTS,
     beside,
@@ -165,11 +165,6 @@ def pieces_not_tied(patch: Patch) -> None:
     patch.setattr(Tied, "stays", lambda *_: False)
 
 
-def origin_forked_without_anchoring(patch: Patch) -> None:
-    """What a fork needs lies in a journal that goes."""
-    patch.setattr(forks, "publish_records", lambda *_: None)
-
-
 # --- who acts meanwhile ----------------------------------------------------------------------------------------------
 
 
@@ -245,7 +240,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
         (blobs_not_marked, lambda: cut_short(swept)),
         (pieces_not_marked, lambda: cut_short(swept)),
         (pieces_not_tied, lambda: cut_short(swept)),
-        (origin_forked_without_anchoring, lambda: beside(ACTS["fork"])),
+        (fork_not_anchored, lambda: beside(ACTS["fork"])),
         (swept_without_the_lock, lambda: beside(ACTS["twin"])),
         (published_without_the_lock, lambda: beside(ACTS["twin"])),
         (swept_without_the_epoch, lambda: beside(ACTS["twin"], warm=True)),

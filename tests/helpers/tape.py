@@ -7,8 +7,9 @@ from typing import Any
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.header import Header, new_header
 from agentsession_cas.core.memory import MemorySource
+from agentsession_cas.core.runs import Run, runs
 
-__all__ = ["PROMISED", "Tape"]
+__all__ = ["PROMISED", "Tape", "last_run"]
 
 SESSION = "01995b2a-0000-7000-8000-0000000000ff"
 PROMISED = ("run", "dispatch", "decision")
@@ -96,3 +97,8 @@ class Tape:
     def link(self, rel: str, session: str = "", **more: Any) -> int:
         """A link to another session, or a cancel notice."""
         return self.add("link", {"rel": rel, "session": session, **more})
+
+
+def last_run(tape: Tape) -> Run:
+    """The last run on the path."""
+    return runs(tape.source, tape.at)[-1]

@@ -18,11 +18,6 @@ from tests.helpers.damage import Bench, Forged, flip, record_of, row_of
 from tests.helpers.damages import DAMAGE, TS, last_of_alpha
 
 
-def check(bench: Bench, *, fast: bool = False) -> FsckReport:
-    with bench.store() as store:
-        return store.fsck(fast=fast)
-
-
 def named(report: FsckReport, code: str) -> list[Finding]:
     return [each for each in report.findings if each.code == code]
 
@@ -30,7 +25,7 @@ def named(report: FsckReport, code: str) -> list[Finding]:
 @pytest.mark.parametrize("code", DAMAGE)
 def test_each_damage_is_named(bench: Bench, code: str) -> None:
     told = DAMAGE[code](bench)
-    report = check(bench)
+    report = bench.fsck()
     found = named(report, code)
     wanted = [each for each in found if each.session == told.session and each.path.endswith(told.path)]
     assert any(told.detail in each.detail for each in wanted), report.findings
@@ -56,7 +51,7 @@ BEYOND = {
 @pytest.mark.parametrize("fast", [False, True])
 def test_other_sessions_are_not_called_damaged(bench: Bench, code: str, fast: bool) -> None:
     told = DAMAGE[code](bench)
-    report = check(bench, fast=fast)
+    report = bench.fsck(fast=fast)
     hurt = {each.session for each in report.findings if each.severity == "error" and each.session}
     assert hurt <= {told.session} | BEYOND.get(code, set())
 
@@ -76,7 +71,7 @@ def test_settings_that_no_longer_read(bench: Bench) -> None:
 def test_damage_in_two_sessions_is_named_and_a_third_is_whole(bench: Bench) -> None:
     flip(bench.session("alpha") / "journal", FRAMES_OFFSET + 60)
     flip(bench.session("beta") / "log-0", 1000)
-    report = check(bench)
+    report = bench.fsck()
     assert {each.session for each in report.findings if each.severity == "error"} == {"alpha", "beta"}
     with bench.store() as store:
         assert [each.id for each in store.read("gamma")] == bench.gamma
@@ -86,13 +81,13 @@ def test_what_a_damaged_session_still_names_is_looked_for(bench: Bench) -> None:
     flip(bench.session("beta") / "log-0", 1000)
     for ending in ("pack", "idx"):
         bench.pack(ending).unlink()
-    report = check(bench)
+    report = bench.fsck()
     assert len([each for each in named(report, "missing_content") if each.session == "beta"]) == 99
 
 
 def test_a_session_whose_first_blocks_are_lost_has_one_finding(bench: Bench) -> None:
     DAMAGE["journal_damaged"](bench)
-    report = check(bench)
+    report = bench.fsck()
     assert [each.code for each in report.findings if each.session == "beta"] == ["journal_damaged"]
 
 
@@ -113,7 +108,7 @@ def test_a_base_that_is_a_leaf_label(bench: Bench) -> None:
         header = store.read("delta").header
     moved = Header.parse({**header.members(), "base": label})
     (bench.session("delta") / "header").write_bytes(encode_header(moved))
-    assert [each.object for each in named(check(bench), "base_rule")] == [label]
+    assert [each.object for each in named(bench.fsck(), "base_rule")] == [label]
 
 
 def test_a_context_hash_at_the_base_that_is_another(bench: Bench) -> None:
@@ -122,33 +117,33 @@ def test_a_context_hash_at_the_base_that_is_another(bench: Bench) -> None:
         return journal._replace(generation=generation)
 
     bench.forge("delta", change)
-    report = check(bench)
+    report = bench.fsck()
     assert {each.session for each in named(report, "generation_mismatch")} == {"delta"}
 
 
 def test_a_row_that_hangs_from_a_base_there_is_none(bench: Bench) -> None:
     bench.forge("alpha", lambda journal: row_of(journal, 0, parent=REF_BASE))
-    assert [each.session for each in named(check(bench), "base_rule")] == ["alpha"]
+    assert [each.session for each in named(bench.fsck(), "base_rule")] == ["alpha"]
 
 
 @pytest.mark.parametrize(("number", "bad"), [(5, []), (6, ["alpha"])])
 def test_a_target_is_a_row_there_is(bench: Bench, number: int, bad: list[str]) -> None:
     bench.forge("alpha", lambda journal: row_of(journal, 5, target=ref_to(number)))
-    assert [each.session for each in named(check(bench), "row_invalid")] == bad
+    assert [each.session for each in named(bench.fsck(), "row_invalid")] == bad
 
 
 def test_a_body_in_other_than_canonical_json(bench: Bench) -> None:
     odd = last_of_alpha(bench, "info", {"name": "x"})
     spaced = Entry.of_content(b'{"name": "x"}', "info", {"name": "x"}, odd.parent, odd.ts, [])
     bench.forge("alpha", lambda journal: record_of(journal, 5, spaced))
-    assert any("canonical" in each.detail for each in named(check(bench), "bad_entry"))
+    assert any("canonical" in each.detail for each in named(bench.fsck(), "bad_entry"))
 
 
 @pytest.mark.parametrize("content", [b"[]", b"7", b"{", b'{"id":"x"}', b'{"name":"a","name":"b"}', b'{"n":1e999}'])
 def test_bodies_no_line_can_hold(bench: Bench, content: bytes) -> None:
     odd = Entry.of_content(content, "info", {}, last_of_alpha(bench, "info", {}).parent, TS, [])
     bench.forge("alpha", lambda journal: record_of(journal, 5, odd))
-    assert [each.session for each in named(check(bench), "bad_entry")] == ["alpha"]
+    assert [each.session for each in named(bench.fsck(), "bad_entry")] == ["alpha"]
 
 
 def test_a_loss_that_was_reopened_is_a_note(bench: Bench) -> None:
@@ -164,7 +159,7 @@ def test_the_fast_check_sees_rows_envelopes_and_presence(bench: Bench) -> None:
     bench.loose("contents", bench.content_hash("gamma", bench.gamma[2])).unlink()
     bench.forge("alpha", lambda journal: row_of(journal, 2, ts=5))
     DAMAGE["log_row"](bench)
-    report = check(bench, fast=True)
+    report = bench.fsck(fast=True)
     found = {(each.code, each.session) for each in report.findings}
     assert {("missing_content", "gamma"), ("row_mismatch", "alpha"), ("log_row", "beta")} <= found
 
@@ -172,7 +167,7 @@ def test_the_fast_check_sees_rows_envelopes_and_presence(bench: Bench) -> None:
 def test_a_directory_that_is_no_session_is_a_note(bench: Bench) -> None:
     (bench.root / "sessions" / ".DS_Store").write_bytes(b"")
     (bench.root / "sessions" / "lost+found").mkdir()
-    report = check(bench)
+    report = bench.fsck()
     assert report.ok
     assert sorted(Path(each.path).name for each in named(report, "stray_file")) == [".DS_Store", "lost+found"]
 
@@ -180,7 +175,7 @@ def test_a_directory_that_is_no_session_is_a_note(bench: Bench) -> None:
 def test_an_emptied_session_directory_is_an_error(bench: Bench) -> None:
     for path in bench.session("alpha").iterdir():
         path.unlink()
-    report = check(bench)
+    report = bench.fsck()
     assert {each.code for each in report.findings if each.session == "alpha"} == {"bad_header", "journal_missing"}
 
 

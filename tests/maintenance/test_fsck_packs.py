@@ -5,9 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,17 +14,14 @@ from hypothesis import strategies as st
 
 from agentsession_cas import Store, entry
 from agentsession_cas.core.pieces import Skeleton
-from agentsession_cas.effects.host import real_host
-from agentsession_cas.effects.workers import Lost, StartWorkers, Worker, no_workers, start_workers
-from agentsession_cas.layout import Layout
+from agentsession_cas.effects.workers import Lost, Worker, no_workers, start_workers
 from agentsession_cas.maintenance import fsck_packs
 from agentsession_cas.maintenance.findings import FsckReport
-from agentsession_cas.maintenance.fsck import fsck
 from agentsession_cas.maintenance.fsck_packs import PackReaders, Reading
-from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.objects.inorder import InOrder
 from tests.helpers.damage import Bench, flip
 from tests.helpers.damages import DAMAGE
+from tests.helpers.fsck import checked, without_threads
 
 LIMIT_S = 60
 
@@ -69,12 +64,6 @@ class Doubtful(Reader):
 
     def ask(self, question: Any) -> Any:
         super().ask(question)
-
-
-def checked(root: Path, workers: StartWorkers) -> FsckReport:
-    host = replace(real_host(), workers=workers)
-    with ObjectDatabase(host, str(root)) as objects:
-        return fsck(Layout(host, str(root)), objects, patience_s=1e9)
 
 
 def check(root: Path, kind: type[Reader]) -> tuple[FsckReport, list[Reading]]:
@@ -130,13 +119,7 @@ def test_whatever_becomes_of_who_helps(parted: Path, kind: type[Reader]) -> None
 def test_where_no_thread_can_be_had_nobody_helps(parted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the workers would be asked is done here."""
     alone = plainly(parted)
-    refused: list[str] = []
-
-    def start(self: Thread) -> None:
-        refused.append(self.name)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(Thread, "start", start)
+    refused = without_threads(monkeypatch)
     assert checked(parted, lambda make, given: start_workers(1, make, given)) == alone
     assert refused
 

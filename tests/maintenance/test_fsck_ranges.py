@@ -5,9 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,17 +15,16 @@ from hypothesis import strategies as st
 from agentsession_cas.core.entry import Entry
 from agentsession_cas.core.packformat import Space
 from agentsession_cas.effects.host import real_host
-from agentsession_cas.effects.workers import Lost, StartWorkers, Worker, no_workers, start_workers
-from agentsession_cas.layout import Layout
+from agentsession_cas.effects.workers import Lost, Worker, no_workers, start_workers
 from agentsession_cas.maintenance import fsck_ranges
 from agentsession_cas.maintenance.findings import FsckReport
-from agentsession_cas.maintenance.fsck import fsck
 from agentsession_cas.maintenance.fsck_crew import Crew
 from agentsession_cas.maintenance.fsck_ranges import Looked, Range
 from agentsession_cas.objects.database import ObjectDatabase
 from agentsession_cas.sessions.rowmaker import digest_of
 from tests.helpers.damage import Bench, flip
 from tests.helpers.damages import DAMAGE
+from tests.helpers.fsck import checked, without_threads
 from tests.maintenance.test_fsck_plain import BODIES, ROW_CHANGES, reseal
 
 LIMIT_S = 60
@@ -90,12 +87,6 @@ def check(root: Path, kind: type[Ranger] | None) -> tuple[FsckReport, list[Looke
         return checked(root, no_workers if kind is None else start), told
 
 
-def checked(root: Path, workers: StartWorkers) -> FsckReport:
-    host = replace(real_host(), workers=workers)
-    with ObjectDatabase(host, str(root)) as objects:
-        return fsck(Layout(host, str(root)), objects, patience_s=1e9)
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("code", DAMAGE)
 def test_every_damage_is_told_as_without_help(bench: Bench, code: str) -> None:
@@ -143,13 +134,7 @@ def test_an_envelope_that_is_not_there_is_missed(bench: Bench) -> None:
 def test_where_no_thread_can_be_had_nobody_helps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     reseal(bench, "beta", 30, {"call": 3})
     alone = checked(bench.root, no_workers)
-    refused: list[str] = []
-
-    def start(self: Thread) -> None:
-        refused.append(self.name)
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(Thread, "start", start)
+    refused = without_threads(monkeypatch)
     assert checked(bench.root, lambda make, given: start_workers(1, make, given)) == alone
     assert refused
 

@@ -10,11 +10,6 @@ from agentsession_cas.sessions import reflog
 from tests.helpers.damage import Bench, flip
 
 
-def check(bench: Bench, *, fast: bool = False) -> FsckReport:
-    with bench.store() as store:
-        return store.fsck(fast=fast)
-
-
 def codes(report: FsckReport) -> list[str]:
     return [each.code for each in report.findings]
 
@@ -33,17 +28,17 @@ def test_sound_refs_are_silent(bench: Bench, fast: bool) -> None:
         for number in range(200):
             to = ("alpha", "beta")[number % 2]
             store.update_ref("long", None if not number else RefTarget(("alpha", "beta")[~number % 2]), RefTarget(to))
-    assert codes(check(bench, fast=fast)) == []
+    assert codes(bench.fsck(fast=fast)) == []
 
 
 def test_what_a_pin_needs_is_not_dangling(bench: Bench) -> None:
     with bench.store() as store:
         store.update_ref("a", None, RefTarget("gamma", bench.gamma[4]))
         store.delete("gamma")
-    assert codes(check(bench)) == ["ref_dangling"]
+    assert codes(bench.fsck()) == ["ref_dangling"]
     with bench.store() as store:
         store.update_ref("a", RefTarget("gamma", bench.gamma[4]), None)
-    assert set(codes(check(bench))) == {"dangling_object"}
+    assert set(codes(bench.fsck())) == {"dangling_object"}
 
 
 def test_another_session_of_the_id_is_told_apart(bench: Bench) -> None:
@@ -51,7 +46,7 @@ def test_another_session_of_the_id_is_told_apart(bench: Bench) -> None:
         store.update_ref("a", None, RefTarget("alpha"))
         store.delete("alpha")
         store.create(id="alpha").close()
-    [found] = check(bench).findings
+    [found] = bench.fsck().findings
     assert (found.code, found.session) == ("ref_dangling", "alpha")
     assert "another has the id" in found.detail
 
@@ -61,7 +56,7 @@ def test_a_ref_that_does_not_read_makes_nothing_dangling(bench: Bench) -> None:
         store.update_ref("a", None, RefTarget("gamma", bench.gamma[4]))
         store.delete("gamma")
     flip(bench.root / "refs" / "a", 3)
-    assert codes(check(bench)) == ["ref_bad", "dangling_unknown"]
+    assert codes(bench.fsck()) == ["ref_bad", "dangling_unknown"]
 
 
 def test_what_else_lies_among_refs(bench: Bench) -> None:
@@ -69,7 +64,7 @@ def test_what_else_lies_among_refs(bench: Bench) -> None:
         store.update_ref("a", None, RefTarget("alpha"))
     for path in ("refs/X", "logs/refs/X", "logs/refs/a/x"):
         (bench.root / path).write_text("mine")
-    report = check(bench)
+    report = bench.fsck()
     assert codes(report) == ["stray_file"] * 3
     assert {each.path.removeprefix(f"{bench.root}/") for each in report.findings} == {
         "refs/X",
@@ -82,11 +77,11 @@ def test_a_lost_log_is_a_gap(bench: Bench) -> None:
     with bench.store() as store:
         store.update_ref("a", None, RefTarget("alpha"))
     (bench.root / "logs" / "refs" / "a" / "1").unlink()
-    assert codes(check(bench)) == ["ref_log_gap"]
+    assert codes(bench.fsck()) == ["ref_log_gap"]
     with bench.store() as store:
         store.update_ref("a", RefTarget("alpha"), RefTarget("beta"))
         assert len(list(store.ref_log("a"))) == 1
-    assert codes(check(bench)) == []  # as when what was before has expired
+    assert codes(bench.fsck()) == []  # as when what was before has expired
 
 
 def test_a_lost_segment_is_a_gap_and_an_expired_one_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +95,9 @@ def test_a_lost_segment_is_a_gap_and_an_expired_one_is_none(bench: Bench, monkey
         segments = store.refs.logs.segments("a")
     assert len(segments) > 3
     (bench.root / "logs" / "refs" / "a" / str(segments[0])).unlink()
-    assert codes(check(bench)) == []
+    assert codes(bench.fsck()) == []
     (bench.root / "logs" / "refs" / "a" / str(segments[2])).unlink()
-    [found] = check(bench).findings
+    [found] = bench.fsck().findings
     assert found.code == "ref_log_gap"
     assert f"{segments[3] - segments[2]} updates from {segments[1]}" in found.detail
 
@@ -112,4 +107,4 @@ def test_files_where_directories_belong(bench: Bench) -> None:
         store.update_ref("a", None, RefTarget("alpha"))
     (bench.root / "refs" / "b").mkdir()
     (bench.root / "logs" / "refs" / "c").write_text("")
-    assert sorted(codes(check(bench))) == ["dangling_unknown", "ref_bad", "unreadable_file"]
+    assert sorted(codes(bench.fsck())) == ["dangling_unknown", "ref_bad", "unreadable_file"]

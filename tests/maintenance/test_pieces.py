@@ -25,7 +25,9 @@ from agentsession_cas.maintenance.findings import Finding
 from agentsession_cas.maintenance.sweep_roots import _Pieces
 from agentsession_cas.objects import Published
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.crashes import cuts
 from tests.helpers.damage import flip
+from tests.helpers.stores import lines_of
 
 
 def screenshot(size: int, seed: int = 1) -> str:
@@ -45,10 +47,6 @@ def shown(shot: str, number: int) -> Draft:
 def weight(root: Path, part: str = "") -> int:
     """Bytes of all files below."""
     return sum(path.stat().st_size for path in (root / part).rglob("*") if path.is_file())
-
-
-def lines_of(store: Store) -> dict[str, list[bytes]]:
-    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
 
 
 def pieces_of(store: Store) -> set[str]:
@@ -297,16 +295,13 @@ def test_a_torn_checkpoint_leaves_nothing_that_does_not_read() -> None:
         with store.create(id="a") as session:
             session.append(entry.user(text), durable=True)
             session.checkpoint()
-        cuts: list[Sim] = []
         with store.create(id="b") as session:
             session.append_batch([entry.user(f"{text}{n % 2}") for n in range(4)], durable=True)
             session.append(entry.user(text), durable=True)
             whole = lines_of(store)
-            sim.watch(lambda _kind, _path: cuts.append(sim.clone()))
-            session.checkpoint()
-            sim.watch(None)
-    assert len(cuts) > 20
-    for cut in cuts:
+            left = [cut for _, cut in cuts(sim, session.checkpoint)]
+    assert len(left) > 21
+    for cut in left:
         for image in cut.images(2):
             with Store.open("/store", host=image.host, background=False) as store:
                 assert lines_of(store) == whole

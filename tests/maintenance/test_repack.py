@@ -26,14 +26,8 @@ from agentsession_cas.objects import training
 from agentsession_cas.sessions import writer as writing
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.crashes import Unseen, cuts, deaf
+from tests.helpers.stores import Lines, lines_of, opened
 from tools.corpus import fill, scripts
-
-Lines = dict[str, list[bytes]]
-
-
-def lines_of(store: Store) -> Lines:
-    """Every session as its lines, every body read."""
-    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
 
 
 def grades(store: Store) -> list[Grade]:
@@ -625,10 +619,6 @@ def machine() -> tuple[Sim, Lines]:
                     session.append_batch([entry.user(f"{name} {n} " * 30) for n in range(count)])
                     session._writer.checkpoint()
         return sim, lines_of(store)
-
-
-def opened(host: Host) -> Store:
-    return Store.open("/store", host=host, background=False)
 
 
 def whole(host: Host, lines: Lines) -> bool:

@@ -17,15 +17,12 @@ from agentsession_cas.maintenance import repair_objects, repair_session
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Sim
 from tests.helpers.crashes import Unseen, cuts, deaf
+from tests.helpers.stores import opened
 
 pytestmark = pytest.mark.heavy
 
 Lines = dict[str, tuple[str, list[bytes]]]
 Hurt = Callable[[Host], None]
-
-
-def opened(host: Host) -> Store:
-    return Store.open("/store", host=host, background=False)
 
 
 def lines_of(store: Store) -> Lines:
@@ -224,5 +221,3 @@ def test_a_seeded_mistake_is_caught(
         mistake(patch)
         images = [image for _, cut in list(cuts(sim, lambda: repaired(sim.host)))[::-2] for image in cut.images(1)]
     assert needs_more(sim.host) or not all(is_saved(image.host, lines) for image in Unseen().of(images))
-
-

@@ -30,13 +30,8 @@ from agentsession_cas.sessions.journal import next_name
 from agentsession_cas.sessions.log import RowTable
 from agentsession_cas.sessions.packedlog import PackedLog, packed_name, packed_rows
 from agentsession_cas.testing.simfs import Sim
-
-Lines = dict[str, list[bytes]]
-
-
-def lines_of(store: Store) -> Lines:
-    """Every session as its lines, every body read."""
-    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
+from tests.helpers.crashes import cuts, write_unsynced
+from tests.helpers.stores import Lines, lines_of, opened
 
 
 def contexts_of(store: Store, name: str) -> list[bytes]:
@@ -226,22 +221,9 @@ def machine(seed: int = 0) -> tuple[Sim, Lines]:
         return sim, lines_of(store)
 
 
-def opened(host: Host, *, create: bool = False) -> Store:
-    return Store.open("/store", host=host, background=False, create=create)
-
-
 def settled(host: Host) -> None:
     with opened(host) as store:
         store.repack()
-
-
-def cuts(sim: Sim, act: Callable[[], object]) -> Iterator[Sim]:
-    copies: list[Sim] = []
-    sim.watch(lambda _kind, _path: copies.append(sim.clone()))
-    act()
-    sim.watch(None)
-    yield from copies
-    yield sim
 
 
 def goes_on(host: Host, lines: Lines) -> None:
@@ -266,7 +248,7 @@ def test_power_cut_at_every_effect(seed: int) -> None:
 def cut_everywhere(seed: int, images: int) -> int:
     sim, lines = machine(seed)
     seen = 0
-    for cut in cuts(sim, lambda: settled(sim.host)):
+    for _, cut in cuts(sim, lambda: settled(sim.host)):
         for image in cut.images(images, tear=True):
             with opened(image.host) as store:
                 assert lines_of(store) == lines
@@ -292,7 +274,7 @@ def test_what_is_cut_is_several_settlings_at_once(seed: int) -> None:
 def test_kill_at_every_effect_then_power_cut() -> None:
     """What another process finds and goes on from is made durable by it."""
     sim, lines = machine()
-    for cut in cuts(sim, lambda: settled(sim.host)):
+    for _, cut in cuts(sim, lambda: settled(sim.host)):
         with opened(cut.host) as store:
             for name in lines:
                 with store.open_session(name) as session:
@@ -314,12 +296,7 @@ def test_readers_see_every_entry_meanwhile() -> None:
 
 
 def names_before_bytes(patch: pytest.MonkeyPatch) -> None:
-    def unsynced(fs: Fs, path: str, data: bytes) -> None:
-        file = fs.create(path)
-        file.pwrite(data, 0)
-        file.close()
-
-    patch.setattr(settling, "write_new", unsynced)
+    patch.setattr(settling, "write_new", write_unsynced)
 
 
 def generation_before_the_sync_of_its_log(patch: pytest.MonkeyPatch) -> None:

@@ -20,17 +20,9 @@ from agentsession_cas.maintenance import sweep_plan
 from agentsession_cas.maintenance.sweep_roots import Needs, Roots
 from agentsession_cas.sessions.reflog import SEGMENT_SIZE
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.stores import lines_of, opened
 
 DAY = 86400.0
-Lines = dict[str, list[bytes]]
-
-
-def opened(sim: Sim) -> Store:
-    return Store.open("/store", create=True, host=sim.host, background=False)
-
-
-def lines_of(store: Store) -> Lines:
-    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
 
 
 def held(store: Store) -> set[tuple[Space, bytes]]:
@@ -62,7 +54,7 @@ def sim() -> Sim:
 
 @pytest.fixture
 def store(sim: Sim) -> Iterator[Store]:
-    with opened(sim) as store:
+    with opened(sim.host, create=True) as store:
         write(store, "a", 40)
         write(store, "b", 40)
         write(store, "c", 3)
@@ -285,7 +277,7 @@ def test_a_blob_in_a_pack_put_again_is_young(store: Store, sim: Sim) -> None:
     data = b"a picture"
     name = store.put_blob(data)
     lose(store, Space.MEDIA, name)
-    with opened(sim) as fresh:
+    with opened(sim.host) as fresh:
         fresh.objects.publish([(Space.MEDIA, bytes.fromhex(name[7:]), data)], loose_below=0)
     sim.clock.advance(20 * DAY)
     store.put_blob(data)
@@ -364,13 +356,9 @@ def test_an_idx_that_does_not_read_is_made_anew(store: Store) -> None:
         file = store.layout.host.fs.open(pack.idx_path, write=True)
         file.pwrite(b"\xff", at)
         file.close()
-    with opened_again(store) as fresh:
+    with opened(store.layout.host) as fresh:
         assert fresh.sweep(0).objects == 80
         assert held(fresh) == needed(fresh)
-
-
-def opened_again(store: Store) -> Store:
-    return Store.open(store.root, host=store.layout.host, background=False)
 
 
 def test_beside_a_repack_or_whoever_holds_the_store(store: Store) -> None:

@@ -17,13 +17,9 @@ from agentsession_cas.errors import AgentSessionError, StoreLocked
 from agentsession_cas.layout import Layout
 from agentsession_cas.maintenance import repack, rest, sweep, turn
 from agentsession_cas.testing.simfs import Sim
+from tests.helpers.stores import Lines, lines_of
 
-Lines = dict[str, list[bytes]]
 COUNT = 12
-
-
-def lines_of(store: Store) -> Lines:
-    return {name: [each.line for each in store.read(name)] for name in store.session_ids()}
 
 
 def filled(store: Store) -> None:

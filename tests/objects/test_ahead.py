@@ -23,7 +23,8 @@ from agentsession_cas.errors import Corrupt
 from agentsession_cas.objects import ObjectDatabase, inorder
 from agentsession_cas.objects.ahead import HELPERS_MAX, Ahead, Helpers
 from agentsession_cas.objects.pack import Pack
-from tests.objects.test_inorder import OBJECTS, in_order, made, named, one_by_one, orders
+from tests.helpers.objects import body, lay_out
+from tests.objects.test_inorder import OBJECTS, in_order, made, one_by_one, orders
 
 NAME = "agentsession-ahead"
 
@@ -43,7 +44,7 @@ def store() -> Iterator[Host]:
 
 
 BODIES = [
-    named(canonical({"n": n, "text": f"{n:x}" * 99, "large": "l" * 5000 if n % 50 == 7 else ""})) for n in range(600)
+    body(canonical({"n": n, "text": f"{n:x}" * 99, "large": "l" * 5000 if n % 50 == 7 else ""})) for n in range(600)
 ]
 
 
@@ -184,8 +185,7 @@ made(HELD, "")
 
 def test_packs_are_merged_in_the_order_they_were_made_in() -> None:
     host = memory_host()
-    for name in ("objects", "objects/pack", "tmp"):
-        host.fs.mkdir(f"/{name}")
+    lay_out(host.fs, "")
     database = ObjectDatabase(host, "")
     for first in range(0, len(BODIES), 60):
         database.publish(BODIES[first : first + 60], loose_below=0)

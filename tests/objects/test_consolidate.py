@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -25,29 +24,12 @@ from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Killed, Sim
 from tests.helpers.crashes import Through, Unseen, cuts, deaf
+from tests.helpers.objects import Object, lay_out, machine, named, some
 
-Object = tuple[Space, bytes, bytes]
 Move = Callable[[Host, type[Consolidator]], Slices[Moved]]
 
 ALIKE = (b"object 633786", b"object 12526429")
 """Two objects whose digests begin with the same 48 bits."""
-
-
-def named(space: Space, data: bytes) -> Object:
-    return space, hashlib.sha256(data).digest(), data
-
-
-def some(n: int, start: int = 0) -> list[Object]:
-    return [named(Space(k % 3), b"%d." % k * 60) for k in range(start, start + n)]
-
-
-def machine(seed: int = 0) -> Sim:
-    sim = Sim(seed=seed)
-    for path in ("objects", "objects/pack", "tmp"):
-        sim.host.fs.mkdir(path)
-    for path in (".", "objects"):
-        sim.host.fs.sync_dir(path)
-    return sim
 
 
 def switch() -> AbstractContextManager[None]:
@@ -276,8 +258,7 @@ def test_the_digest_that_begins_alike_is_not_the_object() -> None:
 
 def test_dictionaries_are_used_and_those_nobody_needs_go(tmp_path: Path) -> None:
     host = real_host()
-    for name in ("objects", "objects/pack", "tmp"):
-        (tmp_path / name).mkdir()
+    lay_out(host.fs, str(tmp_path))
     bodies = [b" ".join(b"word%d" % (k * j * 7919 % 977) for j in range(200)) for k in range(1, 900)]
     objects = [named(Space.CONTENTS, body) for body in bodies]
     database, moves = moves_of(host, root=str(tmp_path))

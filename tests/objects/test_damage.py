@@ -11,28 +11,17 @@ import pytest
 from agentsession_cas.core.packindex import Index, encode_index
 from agentsession_cas.effects.host import real_host
 from agentsession_cas.errors import Corrupt, DiskError, NoObject
-from agentsession_cas.objects import ObjectDatabase, Space
+from agentsession_cas.objects import Space
 from agentsession_cas.objects.loose import Loose
-
-Object = tuple[Space, bytes, bytes]
-
-
-def named(space: Space, data: bytes) -> Object:
-    return space, hashlib.sha256(data).digest(), data
-
+from tests.helpers.objects import Object, flipped, lay_out, named, opened, readable
 
 OBJECTS = [named(Space(k % 3), b'{"n":%d}' % k * (1 + k)) for k in range(12)]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in ("objects", "objects/pack", "tmp"):
-        (tmp_path / name).mkdir()
+    lay_out(real_host().fs, str(tmp_path))
     return tmp_path
-
-
-def opened(root: Path) -> ObjectDatabase:
-    return ObjectDatabase(real_host(), str(root))
 
 
 def packed(root: Path) -> tuple[Path, Path]:
@@ -45,25 +34,8 @@ def path_of(root: Path, wanted: Object) -> Path:
     return Path(Loose(real_host().fs, str(root / "objects"), lambda skeleton: skeleton.rest).path(*wanted[:2]))
 
 
-def readable(root: Path) -> int:
-    """How many objects can be read; the others must be called corrupt, not absent."""
-    database = opened(root)
-    good = 0
-    for space, name, data in OBJECTS:
-        try:
-            assert database.get(space, name) == data
-            good += 1
-        except Corrupt:
-            continue
-    return good
-
-
 def found(root: Path) -> list[tuple[str, str]]:
     return [(finding.severity, finding.code) for finding in opened(root).check()]
-
-
-def flipped(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
 
 
 # --- loose -----------------------------------------------------------------------------------------------------------
@@ -125,7 +97,7 @@ def test_strays(root: Path) -> None:
     bare.write_bytes(b"?")
     findings = {Path(f.path): (f.severity, f.code) for f in database.check()}
     assert findings == {**dict.fromkeys(strays, ("note", "stray_file")), bare: ("note", "bare_idx")}
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert database.stats().packs == 0
     assert len(list(database.iterate())) == len(OBJECTS)
 
@@ -150,7 +122,7 @@ def test_every_flipped_byte_of_a_pack(root: Path, with_idx: bool) -> None:
     unread = set()
     for at in range(len(whole)):
         pack.write_bytes(flipped(whole, at))
-        unread.add(len(OBJECTS) - readable(root))
+        unread.add(len(OBJECTS) - readable(root, OBJECTS))
         errors = [f for f in opened(root).check() if f.severity == "error"]
         assert errors[0].code == "corrupt_pack"
         assert {f.path for f in errors} == {str(pack)}
@@ -166,7 +138,7 @@ def test_every_truncation_of_a_pack(root: Path, with_idx: bool) -> None:
     whole = pack.read_bytes()
     for size in range(len(whole)):
         pack.write_bytes(whole[:size])
-        good = readable(root)
+        good = readable(root, OBJECTS)
         assert with_idx or good == 0
         assert ("error", "corrupt_pack") in found(root)
 
@@ -200,7 +172,7 @@ def test_a_listing_with_a_bad_block_gives_the_rest_and_then_says_so(root: Path) 
 def test_the_table_lost_with_the_idx(root: Path) -> None:
     pack, idx = packed(root)
     pack.write_bytes(pack.read_bytes()[:-10])
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     idx.unlink()
     database = opened(root)
     with pytest.raises(Corrupt):
@@ -216,7 +188,7 @@ def test_a_pack_under_another_name(root: Path) -> None:
     other = pack.with_name(f"pack-{'ab' * 32}.pack")
     pack.rename(other)
     idx.rename(other.with_suffix(".idx"))
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == [("error", "corrupt_pack"), ("warning", "corrupt_idx")]
 
 
@@ -229,12 +201,12 @@ def test_every_flipped_byte_of_an_idx_loses_nothing(root: Path) -> None:
     rows = len(whole) - 9 * len(OBJECTS)
     for at in [*range(0, rows, 13), *range(rows, len(whole))]:
         idx.write_bytes(flipped(whole, at))
-        assert readable(root) == len(OBJECTS)
+        assert readable(root, OBJECTS) == len(OBJECTS)
         assert {place[:2] for place in opened(root).iterate()} == {wanted[:2] for wanted in OBJECTS}
         assert found(root) == [("warning", "corrupt_idx")]
     for size in range(0, len(whole), 29):
         idx.write_bytes(whole[:size])
-        assert readable(root) == len(OBJECTS)
+        assert readable(root, OBJECTS) == len(OBJECTS)
         assert found(root) == [("warning", "corrupt_idx")]
     assert pack.exists()
 
@@ -243,7 +215,7 @@ def test_missing_idx(root: Path) -> None:
     _, idx = packed(root)
     whole = idx.read_bytes()
     idx.unlink()
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == [("note", "missing_idx")]
     assert not idx.exists()  # readers write nothing
     database = opened(root)
@@ -260,7 +232,7 @@ def test_an_idx_of_another_pack_is_not_used(root: Path) -> None:
     others = [named(Space.ENTRIES, b"other %d" % k) for k in range(12)]
     stem = opened(root).publish(others, loose_below=0).pack
     idx.write_bytes(idx.with_name(f"{stem}.idx").read_bytes())
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == [("warning", "corrupt_idx")]
 
 
@@ -271,7 +243,7 @@ def test_an_idx_that_disagrees_is_named(root: Path) -> None:
     keys = index.keys()
     keys[0], keys[1] = keys[1], keys[0]
     idx.write_bytes(encode_index(index.pack_name, index.pack_size, bytes(index.table.data), keys))
-    assert readable(root) == len(OBJECTS) - 2
+    assert readable(root, OBJECTS) == len(OBJECTS) - 2
     assert found(root) == [("warning", "idx_mismatch")]
 
 
@@ -284,7 +256,7 @@ def test_a_bare_idx_is_nothing(root: Path) -> None:
     assert found(root) == [("note", "bare_idx")]
     assert list(opened(root).iterate()) == []
     assert opened(root).publish(OBJECTS, loose_below=0).pack == idx.stem  # and is completed
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == []
 
 
@@ -302,18 +274,18 @@ def test_another_copy_serves(root: Path) -> None:
         path.write_bytes(data)
     whole = pack.read_bytes()
     pack.write_bytes(bytes(len(whole)))
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     pack.write_bytes(whole)
     for path in kept:
         path.write_bytes(b"rotten")
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
 
 
 def test_a_rotten_loose_copy_is_replaced(root: Path) -> None:
     spoil_loose_copies(root)
     done = opened(root).publish(OBJECTS)
     assert (done.held, done.loose, done.packed) == (5, 7, 0)
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == []
 
 
@@ -321,7 +293,7 @@ def test_a_pack_is_written_without_a_look_at_loose_copies(root: Path) -> None:
     spoil_loose_copies(root)
     done = opened(root).publish(OBJECTS, loose_below=len(OBJECTS))
     assert (done.held, done.loose, done.packed) == (0, 0, 12)
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert found(root) == [("error", "corrupt_object")] * 5
 
 
@@ -339,7 +311,7 @@ def test_a_rotten_copy_in_a_pack_is_replaced(root: Path) -> None:
     pack.write_bytes(flipped(pack.read_bytes(), 30))
     done = opened(root).publish(OBJECTS)
     assert (done.held, done.loose) == (8, 4)
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
 
 
 @pytest.mark.parametrize("spoil", [lambda data: bytes(len(data)), lambda data: data[:50]])

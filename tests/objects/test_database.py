@@ -24,19 +24,12 @@ from agentsession_cas.errors import Closed, Corrupt, NoObject
 from agentsession_cas.objects import ObjectDatabase, Space, packs, publish
 from agentsession_cas.objects import pack as one_pack
 from agentsession_cas.objects.database import Location
-
-Object = tuple[Space, bytes, bytes]
+from tests.helpers.objects import Object, lay_out, named
 
 
 def store(host: Host, root: str) -> str:
-    """The directories a layout makes."""
-    for name in ("objects", "objects/pack", "tmp"):
-        host.fs.mkdir(f"{root}/{name}")
+    lay_out(host.fs, root)
     return root
-
-
-def named(space: Space, data: bytes) -> Object:
-    return space, hashlib.sha256(data).digest(), data
 
 
 def some(n: int, start: int = 0) -> list[Object]:

@@ -25,13 +25,9 @@ from agentsession_cas.errors import AgentSessionError, Closed, Corrupt, NoObject
 from agentsession_cas.objects import ObjectDatabase, Space
 from agentsession_cas.objects.archive import Archiver
 from agentsession_cas.objects.packs import Place
+from tests.helpers.objects import Object, body, lay_out, named
 
-Object = tuple[Space, bytes, bytes]
 Answer = bytes | tuple[type[AgentSessionError], bool]
-
-
-def named(data: bytes) -> Object:
-    return Space.CONTENTS, hashlib.sha256(data).digest(), data
 
 
 def bodies(count: int) -> list[Object]:
@@ -40,7 +36,7 @@ def bodies(count: int) -> list[Object]:
     shared = ["s" * 5000, "t" * 5000, "u" * 4100]
     texts = ["x" * 9, *shared, "v" * 6000]
     made = [canonical({"n": n, "a": chance.choice(texts), "b": [chance.choice(texts)]}) for n in range(count)]
-    return [named(data) for data in (*made, b"")]
+    return [body(data) for data in (*made, b"")]
 
 
 OBJECTS = bodies(200)
@@ -68,8 +64,7 @@ def in_order(host: Host, root: str, digests: Sequence[bytes]) -> list[Answer]:
 
 def made(host: Host, root: str) -> None:
     """Bodies in an archive, an everyday pack, fresh ones and loose files."""
-    for name in ("objects", "objects/pack", "tmp"):
-        host.fs.mkdir(f"{root}/{name}")
+    lay_out(host.fs, root)
     database = ObjectDatabase(host, root)
     database.publish(OBJECTS[:30], loose_below=0)
     moves = database.consolidator(nullcontext)
@@ -170,7 +165,7 @@ def test_damage_is_told_as_it_is_one_by_one(data: st.DataObject) -> None:
 def test_what_lies_in_another_space_is_not_served(root: Path, grade: Grade) -> None:
     database = ObjectDatabase(real_host(), str(root))
     texts = [b'{"k":%d,"text":"%s"}' % (k, b"y" * (k % 900)) for k in range(300)]
-    objects = [(Space(k % 2), hashlib.sha256(text).digest(), text) for k, text in enumerate(texts)]
+    objects = [named(Space(k % 2), text) for k, text in enumerate(texts)]
     pack = database.publish(objects, loose_below=0).pack
     if grade is Grade.EVERYDAY:
         inputs = [each for each in database.packs() if each.stem == pack]
@@ -198,13 +193,12 @@ def misnamed(root: Path, stored: Sequence[tuple[Space, bytes, bytes | Skeleton]]
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    for name in ("objects", "objects/pack", "tmp"):
-        (tmp_path / name).mkdir()
+    lay_out(real_host().fs, str(tmp_path))
     return tmp_path
 
 
 def test_what_does_not_hash_to_its_name_is_not_served(bare: Path) -> None:
-    good = [named(b'{"n":%d}' % n) for n in range(9)]
+    good = [body(b'{"n":%d}' % n) for n in range(9)]
     stored = [(space, digest, data if n != 5 else b"another") for n, (space, digest, data) in enumerate(good)]
     misnamed(bare, stored)
     digests = [digest for _, digest, _ in good]
@@ -215,8 +209,8 @@ def test_what_does_not_hash_to_its_name_is_not_served(bare: Path) -> None:
 
 def test_a_body_whose_pieces_are_others_is_not_served(bare: Path) -> None:
     texts = [c * 5000 for c in (b"a", b"b", b"c")]
-    pieces = [(Space.PIECES, hashlib.sha256(text).digest(), text) for text in texts]
-    whole = [named(b'{"t":"%s"}' % text) for text in texts]
+    pieces = [named(Space.PIECES, text) for text in texts]
+    whole = [body(b'{"t":"%s"}' % text) for text in texts]
     skeletons = [
         (space, digest, Skeleton(digest, (Cut(6, 5000, piece[1]),), b'{"t":""}'))
         for (space, digest, _), piece in zip(whole, pieces, strict=True)
@@ -232,8 +226,8 @@ def test_a_body_whose_pieces_are_others_is_not_served(bare: Path) -> None:
 def test_long_bodies_are_not_held(bare: Path) -> None:
     database = ObjectDatabase(real_host(), str(bare), cache_max=0)
     size = 5 << 20
-    short = [named(b'{"n":%d}' % n) for n in range(4)]
-    long = [named(b'{"n":%d,"many":[%s0]}' % (n, b"0," * (size // 2))) for n in range(4)]
+    short = [body(b'{"n":%d}' % n) for n in range(4)]
+    long = [body(b'{"n":%d,"many":[%s0]}' % (n, b"0," * (size // 2))) for n in range(4)]
     for each in zip(short, long, strict=True):
         database.publish(each, loose_below=0)
     drain(database.consolidator(nullcontext).merge(database.packs(), (), Grade.EVERYDAY, None))
@@ -277,9 +271,9 @@ def test_nothing_is_read_once_it_is_closed(root: Path) -> None:
 
 def test_a_piece_that_is_gone_is_told(root: Path) -> None:
     database = ObjectDatabase(real_host(), str(root))
-    body = named(canonical({"text": "only here" * 1000}))
-    database.publish([body])
-    [piece] = database.names(body[1]).pieces
+    wanted = body(canonical({"text": "only here" * 1000}))
+    database.publish([wanted])
+    [piece] = database.names(wanted[1]).pieces
     Path(database.loose_path(Space.PIECES, piece)).unlink()
     with pytest.raises(Corrupt, match="is missing"):
-        database.in_order(Space.CONTENTS).get(body[1])
+        database.in_order(Space.CONTENTS).get(wanted[1])

@@ -14,11 +14,10 @@ from agentsession_cas.core.packformat import Grade
 from agentsession_cas.core.slices import drain
 from agentsession_cas.core.zframes import Dictionary, train
 from agentsession_cas.effects.host import real_host
-from agentsession_cas.errors import Corrupt, NoObject
-from agentsession_cas.objects import ObjectDatabase, Space
+from agentsession_cas.errors import NoObject
+from agentsession_cas.objects import Space
 from agentsession_cas.objects.archive import Archiver
-
-Object = tuple[Space, bytes, bytes]
+from tests.helpers.objects import Object, flipped, lay_out, named, opened, readable
 
 
 def session(count: int) -> list[Object]:
@@ -29,7 +28,7 @@ def session(count: int) -> list[Object]:
         words = " ".join(f"word{chance.randrange(60)}" for _ in range(20))
         entry = Entry.seal("item", {"n": n, "text": words}, parent, f"2026-01-01T00:00:{n:02}Z")
         for space, data in ((Space.CONTENTS, entry.content), (Space.ENTRIES, entry.envelope)):
-            objects.append((space, hashlib.sha256(data).digest(), data))
+            objects.append(named(space, data))
         parent = entry.id
     return objects
 
@@ -44,15 +43,10 @@ def dictionary() -> Dictionary:
     return made
 
 
-def opened(root: Path) -> ObjectDatabase:
-    return ObjectDatabase(real_host(), str(root))
-
-
 @pytest.fixture(params=[Grade.EVERYDAY, Grade.ARCHIVE])
 def root(request: pytest.FixtureRequest, tmp_path: Path, dictionary: Dictionary) -> Path:
     """One pack of a grade, made with a dictionary."""
-    for name in ("objects", "objects/pack", "tmp"):
-        (tmp_path / name).mkdir()
+    lay_out(real_host().fs, str(tmp_path))
     database = opened(tmp_path)
     database.publish(OBJECTS, loose_below=0)
     moves = database.consolidator(nullcontext)
@@ -64,29 +58,12 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, dictionary: Dictionary)
     return tmp_path
 
 
-def readable(root: Path) -> int:
-    """How many objects can be read; the others must be called corrupt, not absent."""
-    database = opened(root)
-    good = 0
-    for space, name, data in OBJECTS:
-        try:
-            assert database.get(space, name) == data
-            good += 1
-        except Corrupt:
-            continue
-    return good
-
-
 def errors(root: Path) -> set[str]:
     return {finding.code for finding in opened(root).check() if finding.severity == "error"}
 
 
-def flipped(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
-
-
 def test_it_is_whole(root: Path) -> None:
-    assert readable(root) == len(OBJECTS)
+    assert readable(root, OBJECTS) == len(OBJECTS)
     assert list(opened(root).check()) == []
     assert len(list(opened(root).iterate())) == len(OBJECTS)
 
@@ -100,7 +77,7 @@ def test_flipped_bytes_of_the_pack(root: Path, with_idx: bool) -> None:
     fewest = len(OBJECTS)
     for at in range(0, len(whole), 5):
         pack.write_bytes(flipped(whole, at))
-        fewest = min(fewest, readable(root))
+        fewest = min(fewest, readable(root, OBJECTS))
         assert "corrupt_pack" in errors(root)
     assert fewest == 0 or with_idx
 
@@ -114,7 +91,7 @@ def test_a_lost_block_of_bodies_takes_the_envelopes_made_of_it(root: Path) -> No
     archive = damaged.grade() is Grade.ARCHIVE
     lost = damaged.index().table.block(0)
     assert lost.space is Space.CONTENTS
-    assert readable(root) == (0 if archive else len(OBJECTS) - lost.objects)
+    assert readable(root, OBJECTS) == (0 if archive else len(OBJECTS) - lost.objects)
     assert len(blocks) == (2 if archive else 1)
 
 
@@ -123,7 +100,7 @@ def test_truncated_packs(root: Path) -> None:
     whole = pack.read_bytes()
     for size in range(0, len(whole), 13):
         pack.write_bytes(whole[:size])
-        readable(root)
+        readable(root, OBJECTS)
         assert "corrupt_pack" in errors(root)
 
 
@@ -132,7 +109,7 @@ def test_flipped_bytes_of_the_idx_lose_nothing(root: Path) -> None:
     whole = idx.read_bytes()
     for at in range(len(whole)):
         idx.write_bytes(flipped(whole, at))
-        assert readable(root) == len(OBJECTS)
+        assert readable(root, OBJECTS) == len(OBJECTS)
         assert [finding.code for finding in opened(root).check()] == ["corrupt_idx"]
 
 
@@ -145,11 +122,11 @@ def test_flipped_bytes_of_both_copies_of_the_dictionary(root: Path) -> None:
             path.write_bytes(flipped(whole, at))
         if errors(root):
             assert errors(root) >= {"corrupt_dictionary", "corrupt_block"}
-            assert readable(root) == 0
+            assert readable(root, OBJECTS) == 0
         else:  # a bit of the frame that says nothing
-            assert readable(root) == len(OBJECTS)
+            assert readable(root, OBJECTS) == len(OBJECTS)
         copies[1].write_bytes(whole)
-        assert readable(root) == len(OBJECTS)
+        assert readable(root, OBJECTS) == len(OBJECTS)
 
 
 def test_a_dictionary_under_anothers_name(root: Path, dictionary: Dictionary) -> None:
@@ -161,7 +138,7 @@ def test_a_dictionary_under_anothers_name(root: Path, dictionary: Dictionary) ->
     database.consolidator(nullcontext).dictionaries.publish(real_host(), str(root / "tmp"), other)
     for path in copies:
         path.write_bytes(path.with_name(f"{other.id:08x}{path.suffix}").read_bytes())
-    assert readable(root) == 0
+    assert readable(root, OBJECTS) == 0
     assert "corrupt_dictionary" in errors(root)
 
 

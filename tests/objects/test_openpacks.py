@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,23 +15,16 @@ from agentsession_cas.core.slices import drain
 from agentsession_cas.effects.host import Host, OpenFile, real_host
 from agentsession_cas.effects.memory import MemoryFs, memory_host
 from agentsession_cas.errors import Corrupt
-from agentsession_cas.objects import ObjectDatabase, Space
+from agentsession_cas.objects import ObjectDatabase
 from agentsession_cas.objects.packfile import OPEN_MAX, OpenPacks
+from tests.helpers.objects import Object, body, lay_out
 
-Object = tuple[Space, bytes, bytes]
-
-
-def named(data: bytes) -> Object:
-    return Space.CONTENTS, hashlib.sha256(data).digest(), data
-
-
-OBJECTS = [named(b'{"n":%d}' % n * 400) for n in range(3 * OPEN_MAX)]
+OBJECTS = [body(b'{"n":%d}' % n * 400) for n in range(3 * OPEN_MAX)]
 
 
 def made(host: Host, root: str) -> ObjectDatabase:
     """Each object in a pack of its own; nothing read is kept in memory."""
-    for name in ("objects", "objects/pack", "tmp"):
-        host.fs.mkdir(f"{root}/{name}")
+    lay_out(host.fs, root)
     database = ObjectDatabase(host, root, cache_max=0)
     for wanted in OBJECTS:
         database.publish([wanted], loose_below=0)
@@ -95,8 +87,7 @@ def test_a_pack_that_went_serves_until_it_is_listed_again_and_is_let_go_then() -
 
 
 def test_a_file_put_in_place_anew_is_read_when_the_one_left_open_does_not(tmp_path: Path) -> None:
-    for name in ("objects", "objects/pack", "tmp"):
-        (tmp_path / name).mkdir()
+    lay_out(real_host().fs, str(tmp_path))
     database = ObjectDatabase(real_host(), str(tmp_path), cache_max=0)
     stem = database.publish(OBJECTS, loose_below=0).pack
     path = tmp_path / "objects/pack" / f"{stem}.pack"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,32 +17,15 @@ from agentsession_cas.objects import ObjectDatabase, Space
 from agentsession_cas.objects.publish import Publisher, _Object, _Work
 from agentsession_cas.testing.simfs import READS, Killed, Sim
 from tests.helpers.crashes import Through, cuts, deaf
+from tests.helpers.objects import Object, machine, named, some
 
-Object = tuple[Space, bytes, bytes]
 Program = Callable[[ObjectDatabase], None]
 Wrap = Callable[[Fs], Fs]
-
-
-def named(space: Space, data: bytes) -> Object:
-    return space, hashlib.sha256(data).digest(), data
-
-
-def some(n: int, start: int = 0) -> list[Object]:
-    return [named(Space(k % 3), b"%d." % k * 60) for k in range(start, start + n)]
 
 
 def sharing(n: int) -> list[Object]:
     """Bodies that share two large strings."""
     return [named(Space.CONTENTS, b'{"n":%d,"text":"%s"}' % (k, b"%d!" % (k % 2) * 2100)) for k in range(n)]
-
-
-def machine(seed: int = 0) -> Sim:
-    sim = Sim(seed=seed)
-    for path in ("objects", "objects/pack", "tmp"):
-        sim.host.fs.mkdir(path)
-    for path in (".", "objects"):
-        sim.host.fs.sync_dir(path)
-    return sim
 
 
 def database(host: Host) -> ObjectDatabase:

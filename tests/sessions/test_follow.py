@@ -22,7 +22,8 @@ from agentsession_cas.sessions.follow import Follower
 from agentsession_cas.sessions.follow_changes import Appended, Change, Head, Reset, Snapshot
 from agentsession_cas.sessions.handle import SessionWriter
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import EARLIER, opened
+from tests.helpers.engine import EARLIER
+from tests.helpers.stores import opened
 
 
 def rest(follower: Follower) -> list[Change]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentsession_cas import Reset, Snapshot, entry
 from agentsession_cas.testing.simfs import Sim
-from tests.helpers.engine import opened
+from tests.helpers.stores import opened
 
 
 def test_a_repaired_session_is_told_anew() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.given import JsonObject, as_list
 from agentsession_cas.core.normalform import form_reasoning, form_text, form_tool
+from agentsession_cas.core.reading import members, objects, text, texts
 from agentsession_cas.core.request import (
     check_tools,
     config_body_from_request,
@@ -15,7 +16,7 @@ from agentsession_cas.core.request import (
     request_members,
 )
 from agentsession_cas.core.required import check_required
-from agentsession_cas.core.types.members import Json, View, composed, members, objects, own, owned, text, texts
+from agentsession_cas.core.types.members import Json, View, composed, own, owned
 
 __all__ = ["ConfigView", "config", "config_from_request"]
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.facts import Kind
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.required import DECIDERS, VERDICTS
-from agentsession_cas.core.types.members import Json, View, composed, need, one_of, text
+from agentsession_cas.core.types.members import Json, View, composed, need, one_of
 from agentsession_cas.errors import BadEntry
 
 __all__ = [

@@ -7,8 +7,9 @@ from typing import Any
 
 from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft
+from agentsession_cas.core.reading import members, text
 from agentsession_cas.core.required import WORKSPACE_KINDS
-from agentsession_cas.core.types.members import Json, View, composed, members, one_of, own, text
+from agentsession_cas.core.types.members import Json, View, composed, one_of, own
 
 __all__ = ["EnvView", "env", "same_workspace", "workspace"]
 

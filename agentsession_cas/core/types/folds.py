@@ -7,8 +7,9 @@ from typing import Any
 
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.given import as_list
+from agentsession_cas.core.reading import integer, members, objects, text
 from agentsession_cas.core.types.items import checked_item
-from agentsession_cas.core.types.members import Json, View, composed, integer, members, need, objects, own, text
+from agentsession_cas.core.types.members import Json, View, composed, need, own
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["BranchSummaryView", "CompactionView", "branch_summary", "compaction"]

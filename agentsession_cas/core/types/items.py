@@ -9,8 +9,9 @@ from agentsession_cas.core.canonical import canonical
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.given import as_object
 from agentsession_cas.core.normalform import form_item
+from agentsession_cas.core.reading import members, text
 from agentsession_cas.core.required import check_items
-from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, own, text
+from agentsession_cas.core.types.members import Json, View, composed, need, one_of, own
 from agentsession_cas.errors import BadEntry
 
 __all__ = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.given import require
+from agentsession_cas.core.reading import text
 from agentsession_cas.core.required import RELATIONS
-from agentsession_cas.core.types.members import View, composed, need, text
+from agentsession_cas.core.types.members import View, composed, need
 from agentsession_cas.errors import BadEntry
 
 __all__ = [

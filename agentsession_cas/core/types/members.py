@@ -1,4 +1,4 @@
-"""Reading members in the form the format describes, and composing bodies without empty ones."""
+"""What the views of entries have in common, and composing bodies without empty members."""
 
 from __future__ import annotations
 
@@ -13,15 +13,10 @@ __all__ = [
     "Json",
     "View",
     "composed",
-    "integer",
-    "members",
     "need",
-    "objects",
     "one_of",
     "own",
     "owned",
-    "text",
-    "texts",
 ]
 
 Json = dict[str, Any]
@@ -47,36 +42,6 @@ class View:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.entry.id})"
-
-
-def text(body: Mapping[str, Any], name: str) -> str:
-    """A string member, or "" when it is none."""
-    value = body.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def integer(body: Mapping[str, Any], name: str) -> int | None:
-    """A whole-number member, or None when it is none."""
-    value = body.get(name)
-    return value if type(value) is int else None
-
-
-def members(body: Mapping[str, Any], name: str) -> Json | None:
-    """An object member, or None when it is none."""
-    value = body.get(name)
-    return value if isinstance(value, dict) else None
-
-
-def objects(body: Mapping[str, Any], name: str) -> list[Json]:
-    """A member that is a list of objects, or [] when it is none."""
-    value = body.get(name)
-    return value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else []
-
-
-def texts(body: Mapping[str, Any], name: str) -> list[str]:
-    """A member that is a list of strings, or [] when it is none."""
-    value = body.get(name)
-    return value if isinstance(value, list) and all(isinstance(each, str) for each in value) else []
 
 
 def composed(required: Mapping[str, Any], extra: Mapping[str, Any] | None = None, /, **optional: Any) -> Json:

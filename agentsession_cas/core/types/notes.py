@@ -9,8 +9,9 @@ from typing import Any
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.given import as_object
 from agentsession_cas.core.identity import ROOT
+from agentsession_cas.core.reading import integer, members, text
 from agentsession_cas.core.required import OUTCOME_KINDS, is_extension
-from agentsession_cas.core.types.members import View, composed, integer, members, need, one_of, text
+from agentsession_cas.core.types.members import View, composed, need, one_of
 from agentsession_cas.errors import BadEntry
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import Any
 from agentsession_cas.core.entry import Draft
 from agentsession_cas.core.given import require
 from agentsession_cas.core.identity import is_hash
-from agentsession_cas.core.types.members import Json, View, composed, integer, members, own, text
+from agentsession_cas.core.reading import integer, members, text
+from agentsession_cas.core.types.members import Json, View, composed, own
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["ResponseView", "response"]

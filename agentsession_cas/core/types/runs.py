@@ -7,9 +7,10 @@ from typing import Any
 
 from agentsession_cas.core.entry import Draft, Entry
 from agentsession_cas.core.given import as_list, require
+from agentsession_cas.core.reading import members, text, texts
 from agentsession_cas.core.required import MODES, RUN_REASONS, RUN_SOURCES
 from agentsession_cas.core.types.items import checked_item, item
-from agentsession_cas.core.types.members import Json, View, composed, members, need, one_of, own, text, texts
+from agentsession_cas.core.types.members import Json, View, composed, need, one_of, own
 from agentsession_cas.errors import BadEntry
 
 __all__ = ["QueuedView", "RunView", "drain", "queued", "run_end", "run_start"]
