@@ -109,39 +109,29 @@ def row_entries(
     ``bodies`` has those of the rows below the table's base, ``id_of_ref`` gives the id a reference names;
     ``entry_of_row`` makes an entry that needs more than that, or lies in the journal.
     """
-    try:
-        yield from _entries(table, count, bodies, id_of_ref, entry_of_row)
-    finally:
-        bodies.let_go()  # an entry that is kept may ask for its body long after
-
-
-def _entries(
-    table: RowTable,
-    count: int,
-    bodies: Bodies,
-    id_of_ref: Callable[[int], str],
-    entry_of_row: Callable[[int], Entry],
-) -> Iterator[Entry]:
     fetch = bodies.get
     before, before_id = -1, ""
     number = 0
-    for rows in table.stored():
-        for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
-            if code in ROW_TYPES and not flags & (PARENTS_BIT | TS_BIT):
-                entry = _new(RowEntry)  # as row_entry does, without the call
-                entry.parent = before_id if parent == before else id_of_ref(parent)
-                before_id = entry.id = "sha256:" + digest.hex()
-                before = number + 2  # its reference, without the call
-                entry.type = ROW_TYPES[code]
-                entry._ts_ns = ts
-                entry._digest = content
-                entry._fetch = fetch
-                entry._content = bodies.whole.get(content)
-                entry._body = None
-                yield entry
-            elif code < RowCode.HEAD:
-                yield entry_of_row(number)
-            number += 1
-    for rest in range(number, count):
-        if table.row(rest).code < RowCode.HEAD:
-            yield entry_of_row(rest)
+    try:
+        for rows in table.stored():
+            for digest, content, parent, ts, code, flags in envelope_columns(rows[: (count - number) * ROW_SIZE]):
+                if code in ROW_TYPES and not flags & (PARENTS_BIT | TS_BIT):
+                    entry = _new(RowEntry)  # as row_entry does, without the call
+                    entry.parent = before_id if parent == before else id_of_ref(parent)
+                    before_id = entry.id = "sha256:" + digest.hex()
+                    before = number + 2  # its reference, without the call
+                    entry.type = ROW_TYPES[code]
+                    entry._ts_ns = ts
+                    entry._digest = content
+                    entry._fetch = fetch
+                    entry._content = bodies.whole.get(content)
+                    entry._body = None
+                    yield entry
+                elif code < RowCode.HEAD:
+                    yield entry_of_row(number)
+                number += 1
+        for rest in range(number, count):
+            if table.row(rest).code < RowCode.HEAD:
+                yield entry_of_row(rest)
+    finally:
+        bodies.let_go()  # an entry that is kept may ask for its body long after

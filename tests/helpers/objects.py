@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from agentsession_cas.core.packformat import Block
-from agentsession_cas.effects.host import Fs, real_host
-from agentsession_cas.errors import Corrupt
+from agentsession_cas.effects.host import Fs, Host, real_host
+from agentsession_cas.errors import Corrupt, NoObject
 from agentsession_cas.objects import ObjectDatabase, Space
 from agentsession_cas.testing.simfs import Sim
 
-__all__ = ["Object", "body", "digest", "flipped", "lay_out", "machine", "named", "opened", "readable", "some", "whole"]
+__all__ = [
+    "Object",
+    "body",
+    "digest",
+    "flipped",
+    "held",
+    "lay_out",
+    "machine",
+    "named",
+    "opened",
+    "readable",
+    "some",
+    "whole",
+]
 
 Object = tuple[Space, bytes, bytes]
 _DIRECTORIES: Final = ("objects", "objects/pack", "tmp")
@@ -78,6 +91,19 @@ def readable(root: Path, objects: Iterable[Object]) -> int:
         except Corrupt:
             continue
     return good
+
+
+def held(host: Host, objects: Sequence[Object], root: str = ".") -> int:
+    """How many of the objects are there; each is whole or absent."""
+    reader = ObjectDatabase(host, root)
+    there = 0
+    for space, name, data in objects:
+        try:
+            assert reader.get(space, name) == data
+            there += 1
+        except NoObject:
+            continue
+    return there
 
 
 def flipped(data: bytes, at: int) -> bytes:

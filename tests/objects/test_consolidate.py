@@ -24,7 +24,7 @@ from agentsession_cas.objects.pack import Pack
 from agentsession_cas.objects.packwriter import PackWriter
 from agentsession_cas.testing.simfs import Killed, Sim
 from tests.helpers.crashes import Through, Unseen, cuts, deaf
-from tests.helpers.objects import Object, lay_out, machine, named, some
+from tests.helpers.objects import Object, held, lay_out, machine, named, some
 
 Move = Callable[[Host, type[Consolidator]], Slices[Moved]]
 
@@ -61,19 +61,6 @@ def archive_all(host: Host, kind: type[Consolidator] = Consolidator, root: str =
     old = [pack for pack in database.packs() if pack.grade() is not Grade.ARCHIVE]
     order = [(space, digest) for space, digest, *_ in database.iterate()][::2]
     return (yield from Archiver(moves, old, None).run(order))
-
-
-def held(host: Host, objects: Sequence[Object], root: str = ".") -> int:
-    """How many of the objects are there; each is whole or absent."""
-    reader = ObjectDatabase(host, root)
-    there = 0
-    for space, name, data in objects:
-        try:
-            assert reader.get(space, name) == data
-            there += 1
-        except NoObject:
-            continue
-    return there
 
 
 def fresh_packs(host: Host) -> list[Object]:

@@ -12,12 +12,12 @@ from typing import cast
 import pytest
 
 from agentsession_cas.effects.host import Fs, Host
-from agentsession_cas.errors import Corrupt, DiskError, DiskFull, NoObject, TooManyFiles
+from agentsession_cas.errors import Corrupt, DiskError, DiskFull, TooManyFiles
 from agentsession_cas.objects import ObjectDatabase, Space
 from agentsession_cas.objects.publish import Publisher, _Object, _Work
 from agentsession_cas.testing.simfs import READS, Killed, Sim
 from tests.helpers.crashes import Through, cuts, deaf
-from tests.helpers.objects import Object, machine, named, some
+from tests.helpers.objects import Object, held, machine, named, some
 
 Program = Callable[[ObjectDatabase], None]
 Wrap = Callable[[Fs], Fs]
@@ -36,19 +36,6 @@ def counted(sim: Sim, act: Callable[[], object]) -> Counter[str]:
     sim.log.clear()
     act()
     return Counter(effect.kind for effect in sim.log)
-
-
-def held(host: Host, objects: Sequence[Object]) -> int:
-    """How many of the objects are there; each is whole or absent."""
-    reader = database(host)
-    there = 0
-    for space, name, data in objects:
-        try:
-            assert reader.get(space, name) == data
-            there += 1
-        except NoObject:
-            continue
-    return there
 
 
 def sound(host: Host) -> None:
